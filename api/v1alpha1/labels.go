@@ -12,6 +12,21 @@ const (
 	// instance verified again.
 	AnnotationRefresh = "mcp.slipway.dev/refresh"
 
+	// AnnotationRotateKey on an MCPServer asks, with every new value, to rotate the server's
+	// key. On the Secret with the keys it is the value that was honored last.
+	AnnotationRotateKey = "mcp.slipway.dev/rotate-key"
+
+	// AnnotationNextKey on the Secret with a server's keys is the id of the accepted key that
+	// becomes the current one.
+	AnnotationNextKey = "mcp.slipway.dev/next-key"
+
+	// AnnotationKeysChanged on the Secret with a server's keys is when the last step of a
+	// rotation was done.
+	AnnotationKeysChanged = "mcp.slipway.dev/keys-changed"
+
+	// AnnotationKeyID on a Secret is the id of the key that its content is derived from.
+	AnnotationKeyID = "mcp.slipway.dev/key-id"
+
 	// AnnotationReferences on a pod template changes with the content of the
 	// Secrets and ConfigMaps that the spec refers to.
 	AnnotationReferences = "mcp.slipway.dev/references"

@@ -341,6 +341,15 @@ type Session struct {
 	// +kubebuilder:validation:MaxLength=24
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('0s') && duration(self) <= duration('24h')",message="session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m"
 	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
+
+	// keyRotation is the time between two rotations of the key that seals session ids.
+	// No session ends, and no pod is replaced. By default, the key is rotated only when
+	// you ask for it, with the annotation mcp.slipway.dev/rotate-key.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=24
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(ms|m|h)|[0-9]{1,5}([.][0-9]{1,3})?s){1,4}$') && duration(self) >= duration('1h') && duration(self) <= duration('8760h')",message="session.keyRotation must be a duration from 1h to 8760h, such as 24h or 720h"
+	KeyRotation *metav1.Duration `json:"keyRotation,omitempty"`
 }
 
 // SessionIsolation says which process serves a session of a stdio server.

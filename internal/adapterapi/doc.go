@@ -47,6 +47,8 @@ const (
 	// adapter sends it only with the answer to a request that has the header, too: a manager that
 	// does not know it would take the answer's MAC for wrong.
 	HeaderProcesses = "Slipway-Processes"
+	// HeaderKeys carries the instance's KeyUse with a catalog, as HeaderProcesses carries its Processes.
+	HeaderKeys = "Slipway-Keys"
 	// HeaderPeers carries the generation of the list of pods in a request for the catalog. It renews the list.
 	HeaderPeers = "Slipway-Peers"
 )

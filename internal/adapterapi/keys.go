@@ -46,7 +46,9 @@ func (k Key) String() string { return "key " + k.ID() }
 func (k Key) GoString() string { return k.String() }
 
 // ID names the key without telling it.
-func (k Key) ID() string { return hex.EncodeToString(k.Derive(useID)[:8]) }
+func (k Key) ID() string { return hex.EncodeToString(k.Derive(useID)[:keyIDSize]) }
+
+const keyIDSize = 8 // bytes
 
 // Use is what a derived key is for.
 type Use string
@@ -114,6 +116,20 @@ func ParseKeyring(current, accepted string) (Keyring, error) {
 
 // Equal says whether two rings have the same keys in the same order.
 func (r Keyring) Equal(other Keyring) bool { return slices.Equal(r.All(), other.All()) }
+
+// Encode is the two entries of the Secret.
+func (r Keyring) Encode() (current, accepted string) {
+	for _, key := range r.Accepted {
+		accepted += key.Encode() + "\n"
+	}
+	return r.Current.Encode(), accepted
+}
+
+// WithCurrent is the ring with another of its keys as the current one. The one that was current is still accepted.
+func (r Keyring) WithCurrent(current Key) Keyring {
+	others := slices.DeleteFunc(r.All(), func(key Key) bool { return key == current })
+	return Keyring{Current: current, Accepted: others}
+}
 
 // All are the keys, the current one first.
 func (r Keyring) All() []Key { return append([]Key{r.Current}, r.Accepted...) }

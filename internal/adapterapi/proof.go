@@ -100,6 +100,7 @@ type Answer struct {
 	Sessions  string
 	Body      []byte
 	Processes string // empty from an adapter that was not asked, or does not know them
+	Keys      string // the same
 }
 
 // Seal is the header that an answer to the request carries.
@@ -114,8 +115,11 @@ func (p Proof) Opens(header string, answer Answer) bool {
 
 func (p Proof) answer(answer Answer) []byte {
 	parts := [][]byte{[]byte(p.nonce), []byte(strconv.Itoa(answer.Status)), []byte(answer.ETag), []byte(answer.Sessions), answer.Body}
-	if answer.Processes != "" { // without them it is the MAC of adapters that do not know them
+	if answer.Processes != "" || answer.Keys != "" { // without them it is the MAC of adapters that do not know them
 		parts = append(parts, []byte(answer.Processes))
+	}
+	if answer.Keys != "" {
+		parts = append(parts, []byte(answer.Keys))
 	}
 	return p.mac("answer", parts...)
 }

@@ -19,6 +19,7 @@ import (
 const (
 	actionReconcile = "Reconcile"
 	actionProbe     = "Probe"
+	actionRotate    = "RotateKey"
 
 	reasonCatalogFlapping  = "CatalogFlapping"
 	reasonCatalogConflict  = "CatalogConflict"
@@ -33,7 +34,10 @@ const (
 	reasonExposed          = "ExposedWithoutAuth"
 	reasonPlaintextTokens  = "PlaintextTokens"
 	reasonDrainsPileUp     = "DrainsPileUp"
+	reasonKeyRotated       = "KeyRotated"
 	noteBytes              = 1000
+
+	reasonKeyRotationBlocked = "KeyRotationBlocked"
 )
 
 // event is something that people should hear of.

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/controller/rotation"
 	"github.com/slipway-mcp/slipway/internal/reason"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
@@ -23,6 +25,27 @@ import (
 type serverKeys struct {
 	ring       adapterapi.Keyring // shared with the adapters
 	references adapterapi.Key     // for digests of what the spec refers to
+
+	// What the Secret says of their rotation.
+	next    adapterapi.Key // accepted, and the next to be current; zero if there is none
+	honored string         // the request that the last rotation was begun for
+	changed time.Time
+
+	uid     types.UID // of the Secret
+	version string
+}
+
+// held are the keys by their ids.
+func (k *serverKeys) held() rotation.Keys {
+	held := rotation.Keys{Current: k.ring.Current.ID(), Honored: k.honored, Changed: k.changed}
+	for _, key := range k.ring.Accepted {
+		if key == k.next {
+			held.Next = key.ID()
+		} else {
+			held.Older = append(held.Older, key.ID())
+		}
+	}
+	return held
 }
 
 // ensureKeys makes the server's keys if it has none, and reads them.
@@ -51,7 +74,7 @@ func (r *Reconciler) ensureKeys(ctx context.Context, s *state) error {
 			fmt.Sprintf("Secret %s does not hold the keys of this server (%s): %s", secret.Name, err, reason.DeleteKeys))
 		return nil
 	}
-	s.memory.keys = knownKeys{secret.UID, secret.ResourceVersion, keys}
+	s.memory.keys = knownKeys{keys}
 	s.keys = keys
 	return nil
 }
@@ -82,7 +105,7 @@ func (r *Reconciler) createSessionsSecret(ctx context.Context, s *state) error {
 	if s.keys == nil || s.refusal != nil || s.has(workload.ObjectSessions) {
 		return nil
 	}
-	secret := workload.SessionsSecret(s.server, s.keys.ring.Current.Sessions())
+	secret := workload.SessionsSecret(s.server, s.keys.ring.Current)
 	err := r.Client.Create(ctx, secret)
 	if apierrors.IsAlreadyExists(err) { // the cache is behind, or another owner has that name
 		secret = &corev1.Secret{}
@@ -119,7 +142,19 @@ func readKeys(secret *corev1.Secret) (*serverKeys, error) {
 	if err := errors.Join(ringErr, err); err != nil {
 		return nil, err
 	}
-	return &serverKeys{ring, references}, nil
+	keys := &serverKeys{
+		ring: ring, references: references, honored: secret.Annotations[mcpv1alpha1.AnnotationRotateKey],
+		changed: secret.CreationTimestamp.Time, uid: secret.UID, version: secret.ResourceVersion,
+	}
+	for _, key := range ring.Accepted {
+		if key.ID() == secret.Annotations[mcpv1alpha1.AnnotationNextKey] {
+			keys.next = key
+		}
+	}
+	if changed, err := time.Parse(time.RFC3339, secret.Annotations[mcpv1alpha1.AnnotationKeysChanged]); err == nil {
+		keys.changed = changed
+	}
+	return keys, nil
 }
 
 // keyedDigest is a digest that says nothing to those who do not have the key, however
@@ -132,13 +167,9 @@ func keyedDigest(key adapterapi.Key, content []byte) string {
 
 // knownKeys are the keys of a server as they were read from one version of its Secret, so that they
 // are read once.
-type knownKeys struct {
-	uid     types.UID
-	version string
-	keys    *serverKeys
-}
+type knownKeys struct{ *serverKeys }
 
 // of returns the keys if they are those of the Secret.
 func (k knownKeys) of(secret metav1.Object) (*serverKeys, bool) {
-	return k.keys, k.keys != nil && k.uid == secret.GetUID() && k.version == secret.GetResourceVersion()
+	return k.serverKeys, k.serverKeys != nil && k.uid == secret.GetUID() && k.version == secret.GetResourceVersion()
 }

@@ -80,14 +80,16 @@ func (r *Reconciler) observePods(ctx context.Context, s *state) error {
 		client.MatchingFields{serverIndex: s.name.Name}); err != nil {
 		return fmt.Errorf("list pods of MCPServer %s: %w", s.name, err)
 	}
-	s.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-		// A pod counts only if a ReplicaSet owns it, and if it is of this server and not of an
-		// earlier one of the same name: a label alone is not enough.
-		owner := metav1.GetControllerOf(&pod)
-		return owner == nil || owner.Kind != "ReplicaSet" || pod.Annotations[mcpv1alpha1.AnnotationServerUID] != string(s.server.UID)
-	})
+	s.pods = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isPodOf(&pod, s.server) })
 	slices.SortFunc(s.pods, func(a, b corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// isPodOf says whether a pod is of the server. It is only if a ReplicaSet owns it, and if it is not of an earlier server of
+// the same name: a label alone is not enough.
+func isPodOf(pod metav1.Object, server *mcpv1alpha1.MCPServer) bool {
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && owner.Kind == "ReplicaSet" && pod.GetAnnotations()[mcpv1alpha1.AnnotationServerUID] == string(server.UID)
 }
 
 func (r *Reconciler) observeRevisions(ctx context.Context, s *state) error {

@@ -201,6 +201,7 @@ func (r *Reconciler) steps(ctx context.Context, s *state) error {
 		r.planAccess,
 		r.watchInstances, // before anything that can fail: what runs is looked after
 		r.applySettings,
+		r.rotateKeys,
 		r.checkSpec,
 		r.checkReferences,
 		r.planTemplate,

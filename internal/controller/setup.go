@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -43,10 +44,12 @@ const (
 // kubectl last applied is the whole object once more.
 func Trim(object any) (any, error) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
-		digest, ours := metadata.Annotations[mcpv1alpha1.AnnotationCatalogDigest]
-		metadata.Annotations, metadata.ManagedFields = nil, nil
-		if ours {
-			metadata.Annotations = map[string]string{mcpv1alpha1.AnnotationCatalogDigest: digest}
+		metadata.ManagedFields = nil
+		maps.DeleteFunc(metadata.Annotations, func(name, _ string) bool {
+			return name != mcpv1alpha1.AnnotationCatalogDigest && name != mcpv1alpha1.AnnotationKeyID
+		})
+		if len(metadata.Annotations) == 0 {
+			metadata.Annotations = nil
 		}
 		return object, nil
 	}

@@ -25,6 +25,14 @@ func TestTrim(t *testing.T) {
 				mcpv1alpha1.AnnotationRefresh: "now", mcpv1alpha1.AnnotationCatalogDigest: "digest",
 			}}},
 		},
+		"metadata keeps the key of a Secret": {
+			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcpv1alpha1.AnnotationKeyID: "id", mcpv1alpha1.AnnotationRotateKey: "now"}}},
+			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcpv1alpha1.AnnotationKeyID: "id"}}},
+		},
+		"metadata without what is kept": {
+			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcpv1alpha1.AnnotationRotateKey: "now"}}},
+			&metav1.PartialObjectMetadata{},
+		},
 		"metadata keeps the digest of a catalog": {
 			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ManagedFields: written, Annotations: annotations()}},
 			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{mcpv1alpha1.AnnotationCatalogDigest: "digest"}}},

@@ -118,6 +118,7 @@ type reply struct {
 	etag      string
 	sessions  *adapterapi.Sessions // nil if it did not say
 	processes adapterapi.Processes // zero if it did not say
+	keys      *adapterapi.KeyUse   // nil if it did not say
 	report    Report
 	catalog   *Catalog                  // nil if there is none yet
 	settings  *adapterapi.SettingsState // nil of an adapter that takes none
@@ -143,6 +144,7 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
 	request.Header.Set(adapterapi.HeaderProcesses, "wanted")
+	request.Header.Set(adapterapi.HeaderKeys, "wanted")
 	request.Header.Set(adapterapi.HeaderPeers, strconv.FormatInt(i.Peers.Generation, 10)) // 0 renews none
 	if q.tag != "" {
 		request.Header.Set("If-None-Match", q.tag)
@@ -153,14 +155,14 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 		return reply{}, lost(ctx, err, seen.get())
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header), processes: processesOf(response.Header)}
+	answer := reply{skimmed: q.skim, etag: response.Header.Get("ETag"), sessions: sessionsOf(response.Header), processes: processesOf(response.Header), keys: keysOf(response.Header)}
 	if len(answer.etag) > maxTag {
 		answer.etag = ""
 	}
 	signed := func(body []byte) bool {
 		return proof.Opens(response.Header.Get(adapterapi.HeaderAnswer), adapterapi.Answer{
 			Status: response.StatusCode, ETag: response.Header.Get("ETag"), Sessions: response.Header.Get(adapterapi.HeaderSessions), Body: body,
-			Processes: response.Header.Get(adapterapi.HeaderProcesses),
+			Processes: response.Header.Get(adapterapi.HeaderProcesses), Keys: response.Header.Get(adapterapi.HeaderKeys),
 		})
 	}
 	switch status := response.StatusCode; {
@@ -255,6 +257,14 @@ func processesOf(header http.Header) adapterapi.Processes {
 		return adapterapi.Processes{}
 	}
 	return processes
+}
+
+func keysOf(header http.Header) *adapterapi.KeyUse {
+	use, err := adapterapi.ParseKeyUse(header.Get(adapterapi.HeaderKeys))
+	if err != nil {
+		return nil
+	}
+	return &use
 }
 
 // read takes the answer in. Nothing of the body is kept but what a Catalog has.

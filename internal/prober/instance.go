@@ -212,7 +212,7 @@ func (i *instance) answered(answer reply, now time.Time) {
 	if answer.sessions != nil {
 		i.result.Sessions = *answer.sessions
 	}
-	i.result.Processes = answer.processes
+	i.result.Processes, i.result.Keys, i.result.Silent = answer.processes, answer.keys, false
 	before := i.result
 	switch {
 	case !answer.unchanged:
@@ -272,7 +272,7 @@ func (i *instance) reported(report Report, now time.Time) {
 func (i *instance) unanswered(err error, now time.Time) {
 	i.askFails++
 	i.asks++
-	i.askNext, i.noRoom = false, 0
+	i.askNext, i.noRoom, i.result.Silent = false, 0, true
 	if i.askFails == patience && i.Ready && !i.needsVerify {
 		i.needsVerify, i.verifyAt = true, now
 	}

@@ -137,6 +137,11 @@ type Result struct {
 	// Processes is what became of the server's processes of late; zero from an adapter that does
 	// not say.
 	Processes adapterapi.Processes
+	// Keys says which keys the adapter goes by, as it said when it last answered; nil before the first time, and from
+	// an adapter that does not say. It is shared and never changed.
+	Keys *adapterapi.KeyUse
+	// Silent is true if the adapter did not answer when it was last asked.
+	Silent bool
 	// Flapping is true while the catalogue changes so often that not every change
 	// is followed.
 	Flapping bool

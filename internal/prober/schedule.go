@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -352,6 +353,7 @@ type substance struct {
 	offered, tooLarge, stored bool
 	digest                    string
 	access                    Access // zero if there is none
+	keys                      string // which keys it accepts and uses; no number of sessions matters but 0
 }
 
 func substanceOf(r Result) substance {
@@ -367,7 +369,19 @@ func substanceOf(r Result) substance {
 	if r.Access != nil {
 		s.access = *r.Access
 	}
+	s.keys = keysUsed(r.Keys)
 	return s
+}
+
+func keysUsed(use *adapterapi.KeyUse) string {
+	if use == nil {
+		return ""
+	}
+	text := use.Current
+	for _, other := range use.Others {
+		text += fmt.Sprintf(" %s %t", other.ID, other.Sessions > 0)
+	}
+	return text
 }
 
 func words(r Result) string {

@@ -20,7 +20,7 @@ const (
 	CorrectAccess    Remedy = "correct spec.auth and spec.access"
 	ShrinkAccess     Remedy = "use fewer or shorter rules in spec.access, or fewer issuers in spec.auth"
 	ReplacePods      Remedy = "replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh"
-	DeleteKeys       Remedy = "delete it and the Secret NAME-sessions, and the operator makes new ones"
+	DeleteKeys       Remedy = "delete it, and the operator makes a new one"
 
 	CorrectImage     Remedy = "correct spec.image"
 	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"

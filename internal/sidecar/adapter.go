@@ -76,7 +76,7 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	a.clients = listener.NewServer(a.door(routes), c.Connections(), c.Log)
 	options := admin.Options{
 		State: a.env.Keeper.State, Sessions: a.countSessions,
-		ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
+		SessionIDs: a.env.Sessions.IDs, ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
 	}

@@ -81,7 +81,9 @@ func startReplicas(t *testing.T, count int, change func(*config.Config)) []*repl
 		if change != nil {
 			change(&cfg)
 		}
-		cfg.Keys = newKeys(t)
+		if cfg.Keys == nil {
+			cfg.Keys = newKeys(t)
+		}
 		replicas = append(replicas, startReplica(t, cfg, peers))
 	}
 	return replicas

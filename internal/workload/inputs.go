@@ -106,8 +106,8 @@ func (i Inputs) means(now Inputs, steps formats) bool {
 func (i Inputs) IsNewer() bool { return i.Format > history.current() }
 
 // podSpec is the part of a spec that concerns pods. Everything else has its zero
-// value: how many pods there are, the Service, how the manager checks them, and when and
-// how they are replaced. What the spec refers to shows in the references themselves.
+// value: how many pods there are, the Service, how the manager checks them, when it rotates
+// their key, and when and how they are replaced. What the spec refers to shows in the references themselves.
 // Spellings of the same thing become one.
 func podSpec(spec *mcpv1alpha1.MCPServerSpec) mcpv1alpha1.MCPServerSpec {
 	part := *spec // members are replaced, never written to
@@ -115,6 +115,7 @@ func podSpec(spec *mcpv1alpha1.MCPServerSpec) mcpv1alpha1.MCPServerSpec {
 	part.Suspend = false
 	part.Service = mcpv1alpha1.Service{}
 	part.Verification = mcpv1alpha1.Verification{}
+	part.Session.KeyRotation = nil
 	part.Rollout = mcpv1alpha1.Rollout{}
 	if part.PodTemplate != nil {
 		if encoded, err := json.Marshal(part.PodTemplate); err == nil && string(encoded) == "{}" {

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -19,7 +21,7 @@ func KeysSecretName(server *mcpv1alpha1.MCPServer) string { return server.Name +
 // immutable Secret that is made anew under the same name can be mounted with its old
 // content (kubernetes#131589).
 func KeysSecret(server *mcpv1alpha1.MCPServer, current, references adapterapi.Key) *corev1.Secret {
-	return &corev1.Secret{
+	secret := &corev1.Secret{
 		ObjectMeta: createdMeta(server, KeysSecretName(server)),
 		Type:       corev1.SecretTypeOpaque,
 		Data: map[string][]byte{
@@ -27,5 +29,41 @@ func KeysSecret(server *mcpv1alpha1.MCPServer, current, references adapterapi.Ke
 			adapterapi.KeysAccepted: {},
 			KeysReferences:          []byte(references.Encode()),
 		},
+	}
+	if request := server.Annotations[mcpv1alpha1.AnnotationRotateKey]; request != "" { // a new key is what it asks for
+		secret.Annotations = map[string]string{mcpv1alpha1.AnnotationRotateKey: request}
+	}
+	return secret
+}
+
+// KeysChange is a step of a rotation.
+type KeysChange struct {
+	Ring adapterapi.Keyring
+	// Next is the id of the accepted key that becomes the current one; empty if there is none.
+	Next string
+	// Request is what the rotation was asked for with.
+	Request string
+	// Changed is when the step was done.
+	Changed time.Time
+}
+
+// ChangeKeys writes a step into the Secret with the server's keys.
+func ChangeKeys(secret *corev1.Secret, change KeysChange) {
+	current, accepted := change.Ring.Encode()
+	secret.Data[adapterapi.KeysCurrent], secret.Data[adapterapi.KeysAccepted] = []byte(current), []byte(accepted)
+	annotations := secret.Annotations
+	if annotations == nil {
+		annotations = map[string]string{}
+		secret.Annotations = annotations
+	}
+	for name, value := range map[string]string{
+		mcpv1alpha1.AnnotationNextKey: change.Next, mcpv1alpha1.AnnotationRotateKey: change.Request,
+		mcpv1alpha1.AnnotationKeysChanged: change.Changed.UTC().Format(time.RFC3339),
+	} {
+		if value == "" {
+			delete(annotations, name)
+		} else {
+			annotations[name] = value
+		}
 	}
 }

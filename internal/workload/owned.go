@@ -42,8 +42,10 @@ type Owned struct {
 	// Name names the object. It is nil if a server has several.
 	Name func(*mcpv1alpha1.MCPServer) string
 	// Build builds the object, or returns nil if there should be none. Build itself is nil for an
-	// object that the controller creates once and never applies.
+	// object that the controller creates and never applies.
 	Build func(Parts) runtime.ApplyConfiguration
+	// IsChanged says that the controller changes an object that it never applies.
+	IsChanged bool
 	// HasStep says that a step of its own applies the object. One step applies all others, in the
 	// order of the table.
 	HasStep bool
@@ -76,7 +78,7 @@ type Parts struct {
 }
 
 // What the manager may do with each kind. TestRights compares these lines with the table.
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=serviceaccounts,verbs=get;list;watch;create;patch;delete
@@ -90,11 +92,11 @@ type Parts struct {
 func AllOwned() []Owned {
 	return []Owned{
 		{
-			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName,
+			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName, IsChanged: true,
 			Purpose: "the server's keys: manager and adapters prove themselves to each other with them, and session ids are sealed with them",
 		},
 		{
-			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName,
+			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName, IsChanged: true,
 			Purpose: "a key to list and end sessions, for `kubectl mcp sessions`; it opens nothing else",
 		},
 		{
@@ -148,7 +150,7 @@ func (o Owned) Verbs() string {
 		verbs = append(verbs, "delete")
 	}
 	verbs = append(verbs, "get", "list")
-	if o.Build != nil {
+	if o.Build != nil || o.IsChanged {
 		verbs = append(verbs, "patch")
 	}
 	return strings.Join(append(verbs, "watch"), " ")

@@ -33,6 +33,8 @@ type Options struct {
 	State func() (keeper.State, <-chan struct{})
 	// Sessions counts the sessions of clients.
 	Sessions func() adapterapi.Sessions
+	// SessionIDs returns the ids of the sessions of clients, to count those of each key. They never leave the adapter.
+	SessionIDs func() []string
 	// ListSessions describes the sessions of clients.
 	ListSessions func() adapterapi.SessionList
 	// EndSession ends the session of a client with this number. It reports whether there is one.
@@ -197,6 +199,10 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(adapterapi.HeaderProcesses) != "" {
 		answer.Processes = h.Processes().String()
 		w.Header().Set(adapterapi.HeaderProcesses, answer.Processes)
+	}
+	if r.Header.Get(adapterapi.HeaderKeys) != "" {
+		answer.Keys = h.Keys.Use(h.SessionIDs).String()
+		w.Header().Set(adapterapi.HeaderKeys, answer.Keys)
 	}
 	if r.Header.Get("If-None-Match") == answer.ETag {
 		answer.Status, answer.Body = http.StatusNotModified, nil

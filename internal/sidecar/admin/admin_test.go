@@ -75,7 +75,7 @@ func read(t *testing.T, h http.Handler, headers ...string) *httptest.ResponseRec
 	got := ask(h, "/catalog", append([]string{adapterapi.HeaderProof, header}, headers...)...)
 	answer := adapterapi.Answer{
 		Status: got.Code, ETag: got.Header().Get("ETag"), Sessions: got.Header().Get(adapterapi.HeaderSessions), Body: got.Body.Bytes(),
-		Processes: got.Header().Get(adapterapi.HeaderProcesses),
+		Processes: got.Header().Get(adapterapi.HeaderProcesses), Keys: got.Header().Get(adapterapi.HeaderKeys),
 	}
 	if !asked.Opens(got.Header().Get(adapterapi.HeaderAnswer), answer) {
 		t.Errorf("the answer %d %s is not signed", got.Code, got.Body)
@@ -188,6 +188,17 @@ func TestProcessesAreToldOnRequest(t *testing.T) {
 		if said := got.Header().Get(adapterapi.HeaderProcesses); said != test.want || got.Header().Get("ETag") != tag {
 			t.Errorf("%s: got %q, want %q", name, said, test.want)
 		}
+	}
+}
+
+// The same holds for the keys.
+func TestKeysAreToldOnRequest(t *testing.T) {
+	h := newHandler(newSource(keeper.State{Ready: true}))
+	if said := read(t, h).Header().Get(adapterapi.HeaderKeys); said != "" {
+		t.Errorf("not asked: %q", said)
+	}
+	if said := read(t, h, adapterapi.HeaderKeys, "wanted").Header().Get(adapterapi.HeaderKeys); said != serverKey.ID() {
+		t.Errorf("asked: got %q, want %q", said, serverKey.ID())
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -57,13 +57,9 @@ func Load(dir, podUID string) (*Keys, error) {
 }
 
 func (k *Keys) read() (adapterapi.Keyring, error) {
-	var entries [2]string
-	for i, name := range []string{adapterapi.KeysCurrent, adapterapi.KeysAccepted} {
-		content, err := os.ReadFile(filepath.Join(k.dir, name))
-		if err != nil {
-			return adapterapi.Keyring{}, fmt.Errorf("read keys: %w", err)
-		}
-		entries[i] = string(content)
+	entries, err := readTogether(k.dir)
+	if err != nil {
+		return adapterapi.Keyring{}, fmt.Errorf("read keys: %w", err)
 	}
 	ring, err := adapterapi.ParseKeyring(entries[0], entries[1])
 	if err != nil {
@@ -142,6 +138,25 @@ func (k *Keys) verify(presented []string, subject func(podUID string) adapterapi
 		return adapterapi.Proof{}, false
 	}
 	return k.current.Load().ring.Verify(presented[0], subject(k.podUID), time.Now())
+}
+
+// Use says which keys the adapter goes by. The ids are those of the sessions of clients. A session whose key is not
+// known counts for every key but the current one, so that no key is taken for unused that may be in use.
+func (k *Keys) Use(ids func() []string) adapterapi.KeyUse {
+	now := k.current.Load()
+	use := adapterapi.KeyUse{Current: now.ring.Current.ID()}
+	if len(now.ring.Accepted) == 0 {
+		return use
+	}
+	sessions := make(map[int]int64) // by the index of their key
+	for _, id := range ids() {
+		sessions[now.ids.SealedBy(id)]++
+	}
+	for i, key := range now.ring.Accepted {
+		use.Others = append(use.Others, adapterapi.OtherKey{ID: key.ID(), Sessions: sessions[i+1] + sessions[sessionid.Unknown]})
+	}
+	slices.SortFunc(use.Others, func(a, b adapterapi.OtherKey) int { return strings.Compare(a.ID, b.ID) })
+	return use
 }
 
 // Ring returns the keys that the adapter has read last.

@@ -6,12 +6,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
@@ -142,7 +144,7 @@ func TestUnreadableKeysChangeNothing(t *testing.T) {
 			synctest.Wait()
 		}
 		pass()
-		if err := os.Remove(filepath.Join(dir, adapterapi.KeysCurrent)); err != nil {
+		if err := os.Remove(filepath.Join(versionOf(dir), adapterapi.KeysCurrent)); err != nil {
 			t.Fatal(err)
 		}
 		pass()
@@ -186,5 +188,96 @@ func TestKeysThatAreNone(t *testing.T) {
 	}
 	if _, err := Load(dir, pod); err == nil || !strings.Contains(err.Error(), "hexadecimal") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("got %v, want what a key looks like", err)
+	}
+}
+
+// While the kubelet replaces the volume, the adapter reads both entries of one version. With the old current key and
+// the newer accepted ones it would refuse the manager, which signs with the next key.
+func TestEntriesOfOneVersion(t *testing.T) {
+	old, next := adapterapi.NewKey(), adapterapi.NewKey()
+	dir := t.TempDir()
+	mount(t, dir, old, next)
+	k, err := Load(dir, pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 500 {
+			mount(t, dir, next, old)
+			mount(t, dir, old, next)
+		}
+	}()
+	for over := false; !over; {
+		select {
+		case <-ended:
+			over = true
+		default:
+		}
+		if _, err := k.Reload(); err != nil {
+			t.Fatal(err)
+		}
+		if !k.IsProbe(probe(old)) || !k.IsProbe(probe(next)) {
+			t.Fatalf("the ring is %v", k.Ring().All())
+		}
+	}
+}
+
+// Each version of the volume is deleted when the next one is there.
+func TestVersionIsDeletedWhileItIsRead(t *testing.T) {
+	key := adapterapi.NewKey()
+	dir := t.TempDir()
+	mount(t, dir, key)
+	gone := versionOf(dir)
+	mount(t, dir, key)
+	if err := os.RemoveAll(gone); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readVersion(gone); !os.IsNotExist(err) {
+		t.Errorf("the deleted version: %v", err)
+	}
+	if _, err := readTogether(dir); err != nil {
+		t.Errorf("the version after that: %v", err)
+	}
+}
+
+// The manager drops a key when no session is of it. A session whose key is not known may be of any.
+func TestUse(t *testing.T) {
+	old, next := adapterapi.NewKey(), adapterapi.NewKey()
+	held := func(current adapterapi.Key, accepted ...adapterapi.Key) *Keys {
+		k, err := New(adapterapi.Keyring{Current: current, Accepted: accepted}, pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	ofOld, ofNext := held(old).Mint(sessionid.Owner{}), held(next).Mint(sessionid.Owner{})
+	foreign := held(adapterapi.NewKey()).Mint(sessionid.Owner{})
+	other := func(key adapterapi.Key, sessions int64) []adapterapi.OtherKey {
+		return []adapterapi.OtherKey{{ID: key.ID(), Sessions: sessions}}
+	}
+	for name, test := range map[string]struct {
+		keys     *Keys
+		sessions []string
+		want     adapterapi.KeyUse
+	}{
+		"one key":      {held(old), []string{ofOld}, adapterapi.KeyUse{Current: old.ID()}},
+		"added":        {held(old, next), []string{ofOld, ofOld}, adapterapi.KeyUse{Current: old.ID(), Others: other(next, 0)}},
+		"switched":     {held(next, old), []string{ofOld, ofOld, ofNext}, adapterapi.KeyUse{Current: next.ID(), Others: other(old, 2)}},
+		"none is left": {held(next, old), []string{ofNext}, adapterapi.KeyUse{Current: next.ID(), Others: other(old, 0)}},
+		"unknown":      {held(next, old), []string{ofNext, foreign, "?"}, adapterapi.KeyUse{Current: next.ID(), Others: other(old, 2)}},
+	} {
+		got := test.keys.Use(func() []string { return test.sessions })
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if parsed, err := adapterapi.ParseKeyUse(got.String()); err != nil || !cmp.Equal(parsed, got) {
+			t.Errorf("%s: the manager reads %v, %v", name, parsed, err)
+		}
+	}
+	third := adapterapi.NewKey()
+	if got := held(next, old, third).Use(func() []string { return nil }); !slices.IsSortedFunc(got.Others, func(a, b adapterapi.OtherKey) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Errorf("in no order: %v", got)
 	}
 }

@@ -260,6 +260,19 @@ func (r *Registry) OfClients() []Member {
 	return slices.DeleteFunc(all, func(m Member) bool { return r.probe != nil && m == r.probe.session })
 }
 
+// IDs returns the ids of all sessions but the probe's.
+func (r *Registry) IDs() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make([]string, 0, len(r.sessions))
+	for id, member := range r.sessions {
+		if r.probe == nil || member != r.probe.session {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // Numbered returns the session of a client with the number that the log has, or nil.
 func (r *Registry) Numbered(number string) Member {
 	for _, member := range r.OfClients() {

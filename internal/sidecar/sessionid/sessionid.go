@@ -69,8 +69,9 @@ type Codec struct {
 }
 
 type key struct {
-	id   [keyIDSize]byte
-	aead cipher.AEAD
+	id    [keyIDSize]byte
+	index int // among the keys of New
+	aead  cipher.AEAD
 }
 
 // New returns a Codec that makes ids with the first key and reads those of all.
@@ -84,6 +85,7 @@ func New(keys ...[]byte) (*Codec, error) {
 		if err != nil {
 			return nil, fmt.Errorf("use key %d for session ids: %w", i, err)
 		}
+		k.index = i
 		if i == 0 {
 			c.current = k
 		}

@@ -177,6 +177,16 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {drainTimeout: -5s}}`,
 		want:    `spec.session.drainTimeout: Invalid value: "-5s": session.drainTimeout must be a duration from 0s to 24h, such as 60s or 5m`,
 	},
+	"key rotation without a pause": {
+		valid:   `{image: x, transport: {type: stdio}, session: {keyRotation: 720h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {keyRotation: 59m}}`,
+		want:    `spec.session.keyRotation: Invalid value: "59m": session.keyRotation must be a duration from 1h to 8760h, such as 24h or 720h`,
+	},
+	"key rotation in days": {
+		valid:   `{image: x, transport: {type: stdio}, session: {keyRotation: 1h}}`,
+		invalid: `{image: x, transport: {type: stdio}, session: {keyRotation: 30d}}`,
+		want:    `spec.session.keyRotation: Invalid value: "30d": session.keyRotation must be a duration from 1h to 8760h, such as 24h or 720h`,
+	},
 	"timeout that would hold a probe for ever": {
 		valid:   `{image: x, transport: {type: stdio}, verification: {timeout: 1m}}`,
 		invalid: `{image: x, transport: {type: stdio}, verification: {timeout: 61s}}`,

@@ -403,21 +403,29 @@ func (k *kubelet) mountSettings(ctx context.Context, pod *corev1.Pod) (string, e
 	return dir, nil
 }
 
-// writeKeys puts the files of a Secret where they are mounted. Each is replaced as a whole.
+// writeKeys puts the files of a Secret where they are mounted, all at once as a kubelet does: they are links through one
+// link, which it moves to a new directory.
 func writeKeys(dir string, items []corev1.KeyToPath, secret *corev1.Secret) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	version := filepath.Join(dir, "..version-"+secret.ResourceVersion)
+	if err := os.MkdirAll(version, 0o700); err != nil {
 		return err
 	}
 	for _, item := range items {
-		path := filepath.Join(dir, item.Path)
-		if err := os.WriteFile(path+".next", secret.Data[item.Key], 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(version, item.Path), secret.Data[item.Key], 0o600); err != nil {
 			return err
 		}
-		if err := os.Rename(path+".next", path); err != nil {
+		if err := os.Symlink(filepath.Join("..data", item.Path), filepath.Join(dir, item.Path)); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
-	return nil
+	next := filepath.Join(dir, "..next")
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(version), next); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, "..data"))
 }
 
 // running is the status of a pod whose containers run.

@@ -829,6 +829,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: isolation
       type:
         namedType: com.github.slipway-mcp.slipway.api.v1alpha1.SessionIsolation
+    - name: keyRotation
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration
     - name: maxLifetime
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Duration

@@ -62,6 +62,10 @@ type SessionApplyConfiguration struct {
 	// pod without sessions does not wait. The pod's grace period is 20 seconds longer:
 	// the cluster autoscaler waits no longer than 10 minutes for it.
 	DrainTimeout *v1.Duration `json:"drainTimeout,omitempty"`
+	// keyRotation is the time between two rotations of the key that seals session ids.
+	// No session ends, and no pod is replaced. By default, the key is rotated only when
+	// you ask for it, with the annotation mcp.slipway.dev/rotate-key.
+	KeyRotation *v1.Duration `json:"keyRotation,omitempty"`
 }
 
 // SessionApplyConfiguration constructs a declarative configuration of the Session type for use with
@@ -147,5 +151,13 @@ func (b *SessionApplyConfiguration) WithAnswerTimeout(value v1.Duration) *Sessio
 // If called multiple times, the DrainTimeout field is set to the value of the last call.
 func (b *SessionApplyConfiguration) WithDrainTimeout(value v1.Duration) *SessionApplyConfiguration {
 	b.DrainTimeout = &value
+	return b
+}
+
+// WithKeyRotation sets the KeyRotation field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the KeyRotation field is set to the value of the last call.
+func (b *SessionApplyConfiguration) WithKeyRotation(value v1.Duration) *SessionApplyConfiguration {
+	b.KeyRotation = &value
 	return b
 }
