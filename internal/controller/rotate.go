@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,12 +39,12 @@ func (r *Reconciler) rotateKeys(ctx context.Context, s *state) error {
 	if next.Again > 0 {
 		s.again(next.Again)
 	}
-	if next.Blocked == "" {
-		s.unwarn(reasonKeyRotationBlocked)
-	} else {
+	switch {
+	case next.Blocked != "":
 		r.warnOnce(s, reasonKeyRotationBlocked, actionRotate, next.Blocked)
-	}
-	if next.Step == rotation.None {
+		return nil
+	case next.Step == rotation.None:
+		s.unwarn(reasonKeyRotationBlocked)
 		return nil
 	}
 	if known, err := r.knowsPods(ctx, s); err != nil || !known {
@@ -73,8 +74,10 @@ func (s *state) podsWithKeys() []rotation.Pod {
 			continue
 		}
 		result := s.results[pod.UID]
+		leaving := !pod.DeletionTimestamp.IsZero()
 		pods = append(pods, rotation.Pod{
-			Name: pod.Name, Use: result.Keys, Answered: result.Report != nil, Silent: result.Silent, Leaving: !pod.DeletionTimestamp.IsZero(),
+			Name: pod.Name, Use: result.Keys, Answered: result.Report != nil, Silent: result.Silent, Leaving: leaving,
+			Unasked: pod.Status.PodIP != "" && !leaving && result.Report == nil && !result.Silent,
 		})
 	}
 	return pods
@@ -105,53 +108,46 @@ func (r *Reconciler) knowsPods(ctx context.Context, s *state) (bool, error) {
 // writeKeys writes a step, if the Secret is the one that the step was decided on.
 func (r *Reconciler) writeKeys(ctx context.Context, s *state, step rotation.Step) error {
 	name := s.in(workload.KeysSecretName(s.server))
-	before := &corev1.Secret{}
-	if err := r.Live.Get(ctx, name, before); err != nil {
-		if apierrors.IsNotFound(err) { // the next reconciliation makes new keys
-			return nil
-		}
-		return fmt.Errorf("get Secret %s: %w", name, err)
+	before, err := find(ctx, r.Live, name, &corev1.Secret{})
+	if err != nil {
+		return err
 	}
-	if before.UID != s.keys.uid || before.ResourceVersion != s.keys.version {
+	if before == nil || before.UID != s.keys.uid || before.ResourceVersion != s.keys.version {
 		s.again(lastLagRetry)
 		return nil
 	}
-	after, change := before.DeepCopy(), workload.KeysChange{Request: s.keys.honored, Changed: s.now}
-	ring := s.keys.ring
-	var note string
-	switch step {
-	case rotation.None:
-		return nil
-	case rotation.Add:
-		next := adapterapi.NewKey()
-		ring.Accepted = append(ring.Accepted[:len(ring.Accepted):len(ring.Accepted)], next)
-		change.Next, change.Request = next.ID(), cmp.Or(s.server.Annotations[mcpv1alpha1.AnnotationRotateKey], s.keys.honored)
-	case rotation.Switch:
-		ring = ring.WithCurrent(s.keys.next)
-		note = "the key " + ring.Current.ID() + " is current now; the last one stays valid as long as a session needs it"
-	case rotation.Drop:
-		ring.Accepted = nil
-		note = "no session needs the last key any more, so it is not valid any more"
-	}
-	change.Ring = ring
+	change, note := s.keysAfter(step)
+	after := before.DeepCopy()
 	workload.ChangeKeys(after, change)
-	err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	switch {
-	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		s.again(lastLagRetry)
-		return nil
-	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a role or a policy
-		r.warnOnce(s, reasonKeyRotationBlocked, actionRotate, fmt.Sprintf("the API server refuses to change Secret %s: %s", name.Name, err))
-		s.again(invalidRecheck)
-		return nil
-	case err != nil:
-		return fmt.Errorf("patch Secret %s: %w", name, err)
+	isDone, err := r.patchSecret(ctx, s, before, after, func(why string) { r.warnOnce(s, reasonKeyRotationBlocked, actionRotate, why) })
+	if err != nil || !isDone {
+		return err
 	}
-	log.FromContext(ctx).Info("Rotating the server's key", "step", step.String(), "current", ring.Current.ID(), "accepted", len(ring.Accepted))
+	s.unwarn(reasonKeyRotationBlocked)
+	log.FromContext(ctx).Info("Rotating the server's key", "step", step.String(), "current", change.Ring.Current.ID(), "accepted", len(change.Ring.Accepted))
 	if note != "" {
 		r.Events.Eventf(s.server, nil, corev1.EventTypeNormal, reasonKeyRotated, actionRotate, "%s", note)
 	}
 	return nil
+}
+
+// keysAfter are the keys after a step, and what users should hear of it.
+func (s *state) keysAfter(step rotation.Step) (change workload.KeysChange, note string) {
+	change = workload.KeysChange{Ring: s.keys.ring, Request: s.keys.honored, Changed: s.now}
+	switch step {
+	case rotation.None:
+	case rotation.Add:
+		next := adapterapi.NewKey()
+		change.Ring.Accepted = append(slices.Clip(change.Ring.Accepted), next)
+		change.Next, change.Request = next.ID(), cmp.Or(s.server.Annotations[mcpv1alpha1.AnnotationRotateKey], s.keys.honored)
+	case rotation.Switch:
+		change.Ring = change.Ring.WithCurrent(s.keys.next)
+		note = "the key " + change.Ring.Current.ID() + " is current now; the last one stays valid as long as a session needs it"
+	case rotation.Drop:
+		change.Ring.Accepted = nil
+		note = "no session needs the last key any more, so it is not valid any more"
+	}
+	return change, note
 }
 
 // moveSessionsSecret derives the key for sessions from the current key, if it is still of another one. It says whether
@@ -163,21 +159,34 @@ func (r *Reconciler) moveSessionsSecret(ctx context.Context, s *state) (moved bo
 	}
 	before := &corev1.Secret{}
 	before.Namespace, before.Name, before.ResourceVersion = live.GetNamespace(), live.GetName(), live.GetResourceVersion()
-	after := before.DeepCopy()
-	want := workload.SessionsSecret(s.server, current)
+	after, want := before.DeepCopy(), workload.SessionsSecret(s.server, current)
 	after.Annotations, after.Data = want.Annotations, want.Data
+	isRefused := false
+	isDone, err := r.patchSecret(ctx, s, before, after, func(why string) {
+		r.warnOnce(s, reasonSessionsConflict, actionReconcile, why+", so kubectl mcp sessions may not work")
+		isRefused = true
+	})
+	if isDone {
+		s.unwarn(reasonSessionsConflict)
+	}
+	return !isRefused, err // no session depends on it
+}
+
+// patchSecret patches a Secret of the server, if it still has the version of before; else the next reconciliation decides
+// again. It calls refused with what a role or a policy says against it.
+func (r *Reconciler) patchSecret(ctx context.Context, s *state, before, after *corev1.Secret, refused func(why string)) (isDone bool, err error) {
 	err = r.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	switch {
+	case err == nil:
+		return true, nil
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		s.again(lastLagRetry)
-		return true, nil
+		return false, nil
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err):
-		r.warnOnce(s, reasonSessionsConflict, actionReconcile, fmt.Sprintf("the API server refuses to change Secret %s, so kubectl mcp sessions may not work: %s", live.GetName(), err))
+		refused(fmt.Sprintf("the API server refuses to change Secret %s: %s", before.Name, err))
 		s.again(invalidRecheck)
-		return false, nil // no session depends on it
-	case err != nil:
-		return false, fmt.Errorf("patch Secret %s: %w", client.ObjectKeyFromObject(live), err)
+		return false, nil
+	default:
+		return false, fmt.Errorf("patch Secret %s: %w", client.ObjectKeyFromObject(before), err)
 	}
-	s.unwarn(reasonSessionsConflict)
-	return true, nil
 }

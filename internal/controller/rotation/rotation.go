@@ -43,6 +43,8 @@ type Pod struct {
 	Use *adapterapi.KeyUse
 	// Answered says that it has answered, Silent that it did not when it was last asked.
 	Answered, Silent bool
+	// Unasked says that this manager asks it, and does not know yet whether it answers.
+	Unasked bool
 	// Leaving says that it was deleted. Its kubelet does not bring its volumes up to date any more, and it opens no new
 	// sessions.
 	Leaving bool
@@ -111,9 +113,11 @@ func (f *Facts) toAdd() Decision {
 // toSwitch waits until every pod accepts the next key. From then on, manager and pods may prove themselves with it.
 func (f *Facts) toSwitch() Decision {
 	var blocked []string
+	unasked := false
 	for i := range f.Pods {
 		if why := f.Pods[i].lacks(f.Keys.Next); why != "" {
 			blocked = append(blocked, why)
+			unasked = unasked || f.Pods[i].Unasked
 		}
 	}
 	switch left := Patience - f.age(); {
@@ -121,6 +125,8 @@ func (f *Facts) toSwitch() Decision {
 		return Decision{Step: Switch}
 	case left > 0:
 		return Decision{Again: left}
+	case unasked: // its answer has the controller decide again
+		return Decision{Again: Patience}
 	default:
 		return Decision{Blocked: "the key is not rotated before all pods have read the next one: " + sentence(blocked)}
 	}
@@ -152,9 +158,11 @@ func (f *Facts) toDrop() Decision {
 	}
 	left := f.MaxLifetime + lag - f.age()
 	var blocked []string
+	unasked := false
 	for i := range f.Pods {
-		if pod := &f.Pods[i]; pod.needs(&f.Keys) && (left > 0 || pod.Leaving || pod.Use != nil && !pod.Silent) {
+		if pod := &f.Pods[i]; pod.needs(&f.Keys) && (left > 0 || pod.isAlive()) {
 			blocked = append(blocked, pod.Name+" may still use it")
+			unasked = unasked || pod.Unasked
 		}
 	}
 	switch {
@@ -162,6 +170,8 @@ func (f *Facts) toDrop() Decision {
 		return Decision{Step: Drop}
 	case left > 0:
 		return Decision{Again: left}
+	case unasked:
+		return Decision{Again: Patience}
 	default:
 		return Decision{Blocked: "the last key is valid for longer than a session may live: " + sentence(blocked)}
 	}
@@ -171,6 +181,9 @@ func (f *Facts) toDrop() Decision {
 func (p *Pod) needs(keys *Keys) bool {
 	return p.Use == nil || p.Use.Current != keys.Current || slices.ContainsFunc(keys.Older, p.Use.Uses)
 }
+
+// isAlive says whether what a pod needs counts for as long as it is there.
+func (p *Pod) isAlive() bool { return p.Leaving || p.Unasked || p.Use != nil && !p.Silent }
 
 func sentence(parts []string) string {
 	text := strings.Join(parts[:min(len(parts), namedPods)], "; ")

@@ -71,6 +71,8 @@ func TestNext(t *testing.T) {
 		"a pod uses the last key":     {keys: switched, pods: []Pod{told(uses(1, -2))}, after: idle, again: lifetime + lag - idle},
 		"a pod may use it":            {keys: switched, pods: []Pod{{Name: "a"}}, after: idle, again: lifetime + lag - idle},
 		"no session can be left":      {keys: switched, pods: []Pod{{Name: "a"}, changed(told(uses(1, -2)), silent)}, after: 2 * lifetime, want: Drop},
+		"a manager has just started":  {keys: switched, pods: []Pod{{Name: "a", Unasked: true}}, after: 2 * lifetime, again: Patience},
+		"it asks for the first time":  {keys: added, pods: []Pod{{Name: "a", Unasked: true}, told(uses(1))}, after: time.Hour, again: Patience},
 		"a pod leaves for long":       {keys: switched, pods: []Pod{{Name: "a", Leaving: true}}, after: 2 * lifetime, blocked: "a may still use it"},
 		"a pod still uses it":         {keys: switched, pods: []Pod{told(uses(1, -2))}, after: 2 * lifetime, blocked: "a may still use it"},
 		"a pod came late to the next": {keys: switched, pods: []Pod{told(uses(2, 1))}, after: 2 * lifetime, blocked: "a may still use it"},

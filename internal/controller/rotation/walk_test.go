@@ -75,7 +75,7 @@ func (w *world) decide() Step {
 		if !p.isThere {
 			continue
 		}
-		pod := Pod{Answered: p.isTold, Silent: p.isSilent, Leaving: p.isLeaving}
+		pod := Pod{Answered: p.isTold, Silent: p.isSilent, Leaving: p.isLeaving, Unasked: !p.isTold && !p.isSilent && !p.isLeaving}
 		if p.isTold {
 			pod.Use = p.told.use(p.toldSessions)
 		}
@@ -130,8 +130,8 @@ func (w *world) pass() {
 	}
 }
 
-// after are the worlds that can come next.
-func (w world) after() []world {
+// after are the worlds that can come next. Accidents are pods that are cut off, and managers that are replaced.
+func (w world) after(accidents bool) []world {
 	var all []world
 	add := func(change func(*world)) {
 		next := w
@@ -142,6 +142,13 @@ func (w world) after() []world {
 	}
 	add(func(n *world) { n.decided, n.on = n.decide(), n.version })
 	add((*world).write)
+	if accidents {
+		add(func(n *world) { // another manager
+			for i := range n.pods {
+				n.pods[i].isTold, n.pods[i].isSilent = false, false
+			}
+		})
+	}
 	if w.age < 2 {
 		add((*world).pass)
 	}
@@ -152,11 +159,11 @@ func (w world) after() []world {
 			continue
 		}
 		pod(func(n *world, p *walker) { *p = walker{} })
-		if !w.pods[i].isCut {
-			pod(func(_ *world, p *walker) { p.tell() })
-			pod(func(_ *world, p *walker) { p.isCut = true })
-		} else {
+		if w.pods[i].isCut {
 			pod(func(_ *world, p *walker) { p.isSilent = true })
+		} else {
+			pod(func(_ *world, p *walker) { p.tell() })
+			pod(func(_ *world, p *walker) { p.isCut = accidents })
 		}
 		for _, key := range []uint8{oldKey, newKey} {
 			pod(func(_ *world, p *walker) { p.sessions &^= key })
@@ -220,7 +227,13 @@ func (w world) settle() bool {
 
 // Whatever happens in whatever order, and whichever manager goes on: nobody is refused, no session is lost, and the
 // rotation comes to its end.
-func TestEveryOrder(t *testing.T) {
+func TestLongEveryOrder(t *testing.T) { walk(t, true) }
+
+// The same without accidents.
+func TestEveryOrder(t *testing.T) { walk(t, false) }
+
+func walk(t *testing.T, accidents bool) {
+	t.Helper()
 	begin := ring{oldKey, oldKey}
 	first := world{secret: begin, pods: [2]walker{{isThere: true, has: begin, sessions: oldKey}, {isThere: true, has: begin}}}
 	from := map[world]*world{first: nil}
@@ -237,7 +250,7 @@ func TestEveryOrder(t *testing.T) {
 			t.Fatalf("the rotation does not come to its end from %+v", w)
 		}
 		over = over || w.version == 3
-		for _, next := range w.after() {
+		for _, next := range w.after(accidents) {
 			if _, seen := from[next]; !seen {
 				from[next] = &w
 				queue = append(queue, next)

@@ -109,6 +109,33 @@ func TestKeyRotationByTime(t *testing.T) {
 	g.Expect(status(t, server).Template).To(Equal(template))
 }
 
+// Adapters take the access document that the next key signs, and it is what they enforce all the time.
+func TestKeyRotationWithAuth(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	namespace := newNamespace(t)
+	startOperator(t, namespace, nil)
+	server := newServer(namespace, "echo")
+	server.Spec.Auth, server.Spec.Access = &mcpv1alpha1.Auth{Kubernetes: &mcpv1alpha1.KubernetesAuth{}}, accessFor("system:authenticated")
+	server.Spec.Session.IdleTimeout = &metav1.Duration{Duration: time.Second}
+	create(t, server)
+	eventually(t, server, "Accepted", "True Accepted", "Available", "True Available", "AccessEnforced", "True AccessEnforced")
+	old, pods, document := ringOf(t, namespace).Current, podUIDs(t, namespace), status(t, server).Access.Digest
+	change(t, server, func(s *mcpv1alpha1.MCPServer) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, mcpv1alpha1.AnnotationRotateKey, "1") })
+	g.Eventually(func(g Gomega) {
+		ring := ringOf(t, namespace)
+		g.Expect(ring.Current).NotTo(Equal(old))
+		g.Expect(ring.Accepted).To(BeEmpty())
+	}).WithTimeout(hang.Guard).Should(Succeed())
+	eventually(t, server, "Available", "True Available", "AccessEnforced", "True AccessEnforced")
+	g.Expect(status(t, server).Access.Digest).NotTo(Equal(document))
+	g.Expect(podUIDs(t, namespace)).To(Equal(pods))
+	settings := &corev1.ConfigMap{}
+	g.Expect(shared.client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "echo-adapter"}, settings)).To(Succeed())
+	_, err := ringOf(t, namespace).OpenAccess([]byte(settings.Data[adapterapi.AccessFile]))
+	g.Expect(err).NotTo(HaveOccurred())
+}
+
 // A pod that cannot say that it has read the next key keeps it from being used, and users hear of it.
 func TestKeyRotationThatIsBlocked(t *testing.T) {
 	t.Parallel()
