@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
 const (
@@ -26,7 +28,8 @@ type notes struct {
 }
 
 type note struct {
-	gone         time.Time // when a stranger had its address; pods keep theirs as long as they live
+	gone         time.Time // when a stranger had its address, or the list had lost it; pods keep their addresses as long as they live
+	unlisted     bool      // it is gone because the list had lost it, which a later list may correct
 	failingSince time.Time // the first of the attempts that failed
 	silentSince  time.Time // the first of those since the pod's address was last there; zero if it is
 	lastTried    time.Time
@@ -34,12 +37,36 @@ type note struct {
 
 func newNotes() *notes { return &notes{pods: map[[16]byte]note{}} }
 
-// isGone reports whether a stranger had the pod's address a short time ago.
-func (n *notes) isGone(pod [16]byte, now time.Time) bool {
+// judge returns the verdict on a pod after an attempt to connect that failed, and what it is based on. It remembers the
+// attempt.
+func (n *notes) judge(pod [16]byte, last contact, listing roster.Standing, attempt int, now time.Time) (knowledge, verdict) {
+	known := knowledge{contact: last, listing: listing}
+	switch known.contact {
+	case stranger:
+		n.left(pod, now, false)
+	case unreachable:
+		known.silence = n.silent(pod, now)
+	case unready:
+		known.silence = n.stuck(pod, now)
+	case untried, connected, refused:
+	}
+	if attempt == 1 { // it may have failed by chance
+		known.silence = 0
+	}
+	verdict := decide(known)
+	if verdict == over && known.contact != stranger && known.listing == roster.Removed {
+		n.left(pod, now, true)
+	}
+	return known, verdict
+}
+
+// isGone reports whether a stranger had the pod's address a short time ago, or the pod could not be reached and the list
+// has lost it.
+func (n *notes) isGone(pod [16]byte, listing roster.Standing, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known, has := n.pods[pod]
-	return has && now.Sub(known.gone) < goneLapse
+	return has && now.Sub(known.gone) < goneLapse && (!known.unlisted || listing == roster.Removed)
 }
 
 // answered forgets that a pod did not answer.
@@ -52,11 +79,11 @@ func (n *notes) answered(pod [16]byte) {
 	}
 }
 
-// left remembers that a pod is gone.
-func (n *notes) left(pod [16]byte, now time.Time) {
+// left remembers that a pod is gone, for as long as it is unlisted if that is why.
+func (n *notes) left(pod [16]byte, now time.Time, unlisted bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.writeLocked(pod, note{gone: now})
+	n.writeLocked(pod, note{gone: now, unlisted: unlisted})
 }
 
 // silent remembers that nothing was heard of a pod, and returns for how long.

@@ -3,6 +3,8 @@ package peer
 import (
 	"testing"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
 func TestNotes(t *testing.T) {
@@ -29,15 +31,19 @@ func TestNotes(t *testing.T) {
 	if got := n.stuck(pod, now); got != 25*time.Second {
 		t.Errorf("stuck for %s", got)
 	}
-	if n.isGone(pod, now) {
+	if n.isGone(pod, roster.Listed, now) {
 		t.Error("a pod that is silent is gone")
 	}
-	n.left(pod, now)
-	if !n.isGone(pod, now.Add(goneLapse-1)) || n.isGone([16]byte{2}, now) {
+	n.left(pod, now, false)
+	if !n.isGone(pod, roster.Listed, now.Add(goneLapse-1)) || n.isGone([16]byte{2}, roster.Listed, now) {
 		t.Error("not exactly the pod that left is gone")
 	}
-	if n.isGone(pod, now.Add(goneLapse)) {
+	if n.isGone(pod, roster.Removed, now.Add(goneLapse)) {
 		t.Error("a pod is gone for ever")
+	}
+	n.left(pod, now, true)
+	if !n.isGone(pod, roster.Removed, now) || n.isGone(pod, roster.Listed, now) {
+		t.Error("a pod that the list had lost is not gone for exactly as long as that is so")
 	}
 }
 
@@ -45,7 +51,7 @@ func TestNotesAreBounded(t *testing.T) {
 	n, now := newNotes(), time.Now()
 	name := func(i int) [16]byte { return [16]byte{byte(i), byte(i >> 8)} }
 	for i := range 3 * mostNotes {
-		n.left(name(i), now)
+		n.left(name(i), now, false)
 		if i%2 == 0 {
 			n.answered(name(i))
 		}
@@ -53,7 +59,7 @@ func TestNotesAreBounded(t *testing.T) {
 	if len(n.pods) > mostNotes || len(n.order) > mostNotes {
 		t.Errorf("%d notes, %d in order", len(n.pods), len(n.order))
 	}
-	if !n.isGone(name(3*mostNotes-1), now) || n.isGone(name(1), now) {
+	if !n.isGone(name(3*mostNotes-1), roster.Unknown, now) || n.isGone(name(1), roster.Unknown, now) {
 		t.Error("the oldest note stays, or the newest is forgotten")
 	}
 }

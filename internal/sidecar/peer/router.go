@@ -44,6 +44,7 @@ type Router struct {
 	options  Options
 	notes    *notes
 	verdicts verdicts
+	watches  watches
 	calls    calls
 
 	draining context.Context // ends streams
@@ -75,8 +76,8 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	default:
 		return true // no pod takes it
 	}
-	owner, err := t.options.Parse(id)
-	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() || t.notes.isGone(owner.UID, time.Now()) {
+	owner, elsewhere := t.locate(id, time.Now())
+	if !elsewhere {
 		return true
 	}
 	body, rest, refused := r.Carry(w)
@@ -101,6 +102,16 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	}
 	p.request.Begun = p.begun
 	return p.run(r.Context(), patience)
+}
+
+// locate returns the pod that a request in a session goes to. This pod answers requests with ids of no pod, and those
+// whose pod cannot have the session, without a connection to any.
+func (t *Router) locate(id string, now time.Time) (owner sessionid.Owner, elsewhere bool) {
+	owner, err := t.options.Parse(id)
+	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() {
+		return sessionid.Owner{}, false
+	}
+	return owner, !t.notes.isGone(owner.UID, t.options.Standing(owner.UID), now)
 }
 
 // ByState implements edge.Locator.
@@ -133,6 +144,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 		case verdict == over:
 			return true
 		case verdict != wait || !pause(patient):
+			p.router.watch(p.owner, failed.Outcome)
 			p.unavailable(failed)
 			return false
 		}
@@ -145,25 +157,9 @@ func (p *passage) begun() {
 	p.r.Drop()
 }
 
-// judge returns the verdict on an owner that could not be connected to, and remembers what it is based on.
+// judge returns the verdict on an owner that could not be connected to, and logs it.
 func (t *Router) judge(pod sessionid.Owner, outcome relay.Outcome, attempt int) verdict {
-	known := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod.UID)}
-	switch known.contact {
-	case stranger:
-		t.notes.left(pod.UID, time.Now())
-	case unreachable:
-		known.silence = t.notes.silent(pod.UID, time.Now())
-	case unready:
-		known.silence = t.notes.stuck(pod.UID, time.Now())
-	case untried, connected, refused:
-	}
-	if attempt == 1 { // it may have failed by chance
-		known.silence = 0
-	}
-	verdict := decide(known)
-	if verdict == over && known.listing == roster.Removed {
-		t.notes.left(pod.UID, time.Now())
-	}
+	known, verdict := t.notes.judge(pod.UID, contactOf(outcome), t.options.Standing(pod.UID), attempt, time.Now())
 	t.tell(pod, &known, verdict)
 	return verdict
 }

@@ -56,8 +56,10 @@ func newLonely(t *testing.T, options Options) *lonely {
 		},
 	})
 	t.Cleanup(options.Relay.Close)
+	router := New(options)
+	t.Cleanup(router.Drain)
 	l.door = edge.New(edge.Options{
-		Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Locate: New(options),
+		Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Locate: router,
 		Routes: map[string]edge.Route{"/mcp": {
 			Missing: func(r *edge.Request) string { return r.Head("Mcp-Session-Id") },
 			Serve:   func(w http.ResponseWriter, _ *edge.Request) { w.WriteHeader(http.StatusNotFound) },

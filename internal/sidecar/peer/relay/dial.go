@@ -57,6 +57,16 @@ func (r *Relay) dial(ctx context.Context, to sessionid.Owner) (*conn, error) {
 	return c, nil
 }
 
+// Reach reports whether a pod can be connected to. The error is a *DialError if not.
+func (r *Relay) Reach(ctx context.Context, to sessionid.Owner) error {
+	c, err := r.dial(ctx, to)
+	if err != nil {
+		return err
+	}
+	c.close()
+	return nil
+}
+
 func (r *Relay) connect(ctx context.Context, to sessionid.Owner) (*conn, Outcome, error) {
 	raw, err := r.options.Dial(ctx, to.Address)
 	switch {

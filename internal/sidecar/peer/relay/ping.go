@@ -72,7 +72,8 @@ func (r *Relay) pingPod(p *pod) {
 }
 
 // isDeadLocked reports whether a pod counts as dead after a ping that began then. A pod of which nothing was heard, not
-// even of its kernel, does so at once: its node is lost, or the way there. If the kernel answers, the
+// even of its kernel, does so at once: its node is lost, or the way there. So does one whose address something else
+// has. If the kernel answers, the
 // program is there, but its machine may be too busy for it. The kernel would end the connections of a program
 // that is not there. So such a pod has more time.
 func (r *Relay) isDeadLocked(p *pod, err error, began time.Time) bool {
@@ -84,7 +85,7 @@ func (r *Relay) isDeadLocked(p *pod, err error, began time.Time) bool {
 	case p.ping.since.IsZero():
 		p.ping.since = began
 	}
-	if isDial(err, Unreachable) || errors.Is(err, errSilent) || time.Since(p.ping.since) >= r.options.PingPatience {
+	if isDial(err, Stranger) || isDial(err, Unreachable) || errors.Is(err, errSilent) || time.Since(p.ping.since) >= r.options.PingPatience {
 		p.ping.since = time.Time{}
 		return true
 	}

@@ -2,7 +2,6 @@ package roster
 
 import (
 	"net/netip"
-	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
@@ -42,4 +41,4 @@ func (r *Roster) Entry(pod [16]byte) (adapterapi.PeerPod, bool) {
 }
 
 // countsLocked reports whether there is a list whose lease is not over.
-func (r *Roster) countsLocked() bool { return r.pods != nil && time.Since(r.renewed) <= lease }
+func (r *Roster) countsLocked() bool { return r.pods != nil && r.now().Sub(r.renewed) <= lease }

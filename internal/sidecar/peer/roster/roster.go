@@ -34,6 +34,8 @@ const (
 
 // Roster is the list. It is safe for concurrent use.
 type Roster struct {
+	now func() time.Time
+
 	mu      sync.Mutex
 	state   adapterapi.AccessState // which list is in effect
 	renewed time.Time
@@ -44,8 +46,11 @@ type Roster struct {
 }
 
 // New returns a Roster without a list.
-func New() *Roster {
-	return &Roster{state: adapterapi.AccessState{Version: adapterapi.PeersVersion}, removed: map[[16]byte]bool{}}
+func New() *Roster { return NewAt(time.Now) }
+
+// NewAt is New with another clock, for tests that go through many orders of events.
+func NewAt(now func() time.Time) *Roster {
+	return &Roster{now: now, state: adapterapi.AccessState{Version: adapterapi.PeersVersion}, removed: map[[16]byte]bool{}}
 }
 
 // Take puts a list into effect. Its error wraps document.ErrOlder for a list of a former leader, or one that another
@@ -77,7 +82,7 @@ func (r *Roster) Take(text []byte) error {
 		delete(r.removed, uid) // the list before was made without knowing of it
 	}
 	r.state.Generation, r.state.Digest = list.Generation, adapterapi.SettingsDigest(text)
-	r.pods, r.renewed = pods, time.Now()
+	r.pods, r.renewed = pods, r.now()
 	r.announceLocked()
 	return nil
 }
@@ -96,7 +101,7 @@ func (r *Roster) Renew(generation int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.state.Digest != "" && r.state.Generation == generation {
-		r.renewed = time.Now()
+		r.renewed = r.now()
 	}
 }
 
@@ -114,7 +119,7 @@ func (r *Roster) Age() time.Duration {
 	if r.renewed.IsZero() {
 		return 0
 	}
-	return time.Since(r.renewed)
+	return r.now().Sub(r.renewed)
 }
 
 // Standing returns what the list says of a pod. No pod comes back under its UID, so a pod that a list has removed stays
@@ -127,7 +132,7 @@ func (r *Roster) Standing(pod [16]byte) Standing {
 	}
 	known, has := r.pods[pod]
 	switch {
-	case !has || time.Since(r.renewed) > lease:
+	case !has || r.now().Sub(r.renewed) > lease:
 		return Unknown
 	case known.Doubted:
 		return Doubted

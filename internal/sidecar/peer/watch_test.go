@@ -1,0 +1,69 @@
+package peer
+
+import (
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A client that gets 503 goes on to another pod, and comes back after a while. It learns that its session is over as soon as
+// one that stays.
+func TestSilenceBetweenRequests(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		pause time.Duration
+		heals bool
+		want  int
+	}{
+		"a client that is elsewhere for a while": {20 * time.Second, false, http.StatusNotFound},
+		"the pod is there in between":            {20 * time.Second, true, http.StatusServiceUnavailable},
+		"nobody asks for too long":               {2 * watchFor, false, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := newLonely(t, Options{})
+				var there atomic.Bool
+				l.fail = func() (dial, handshake error) {
+					if there.Load() {
+						return syscall.ECONNREFUSED, nil
+					}
+					return syscall.EHOSTUNREACH, nil
+				}
+				if w := l.post(t, pingMessage); w.Code != http.StatusServiceUnavailable {
+					t.Errorf("at first: %d", w.Code)
+				}
+				time.Sleep(test.pause / 2)
+				there.Store(test.heals)
+				time.Sleep(2 * watchInterval)
+				there.Store(false)
+				time.Sleep(test.pause / 2)
+				if w := l.post(t, pingMessage); w.Code != test.want {
+					t.Errorf("after %s: %d", test.pause, w.Code)
+				}
+			})
+		})
+	}
+}
+
+// Only so many pods are watched at a time, each once.
+func TestWatchesAreBounded(t *testing.T) {
+	var w watches
+	until := time.Now().Add(watchFor)
+	for i := range 2 * mostWatched {
+		owner := modelOwner(0)
+		owner.UID[1] = byte(i)
+		if got := w.begin(owner, until); got != (i < mostWatched) {
+			t.Errorf("watch %d begins: %v", i, got)
+		}
+		if w.begin(owner, until) {
+			t.Errorf("watch %d begins twice", i)
+		}
+	}
+	if w.goesOn(modelOwner(0), until) || len(w.until) >= mostWatched {
+		t.Error("a watch does not end")
+	}
+}
