@@ -4,6 +4,7 @@
 package sidecar
 
 import (
+	"context"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,12 +43,16 @@ type Adapter struct {
 	clients  *listener.Server
 	admin    *listener.Server
 	peers    *peers // nil if there are none
+	tuneHeap func(context.Context)
 	lifecycle
 }
 
 // New returns an adapter for the server that starter starts, or that listens at the configured
 // URL. Servers that speak HTTP need no starter.
-func New(starter child.Starter, c config.Config) *Adapter {
+func New(starter child.Starter, c config.Config) *Adapter { return newAdapter(starter, c, newBackend) }
+
+// newAdapter is New with another way to reach the server.
+func newAdapter(starter child.Starter, c config.Config, newBackend func(*backend.Env, child.Starter) backend.Backend) *Adapter {
 	if c.Settings == nil {
 		c.Settings = settings.New(settings.Options{Start: settings.Values{Origins: c.Origins}})
 	}
@@ -56,7 +61,7 @@ func New(starter child.Starter, c config.Config) *Adapter {
 	}
 	a := &Adapter{
 		env:      &backend.Env{Config: c, Memory: budget.New(c.Budget(), c.MaxSessions)},
-		registry: prometheus.NewRegistry(), lifecycle: newLifecycle(),
+		registry: prometheus.NewRegistry(), tuneHeap: budget.TuneHeap, lifecycle: newLifecycle(),
 	}
 	a.env.Sessions = session.NewRegistry(session.Policy{
 		Max: c.MaxSessions, Full: c.Names.Reached(places.ErrFull, option.MaxSessions, c.MaxSessions), Patience: c.Patience,

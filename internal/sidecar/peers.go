@@ -32,7 +32,7 @@ type peers struct {
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers"), limit: c.Connections()}
-	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout})
+	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing, Log: p.log})
 	p.placer = peer.NewPlacer(peer.PlacerOptions{Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience})

@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 
-	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 )
 
@@ -28,7 +27,7 @@ func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	running.Go(func() { a.backend.Run(useful) })
 	running.Go(func() { a.env.Keeper.Run(useful) })
 	running.Go(func() { a.env.Sessions.Run(background) })
-	running.Go(func() { budget.TuneHeap(background) })
+	running.Go(func() { a.tuneHeap(background) })
 	running.Go(func() { a.settle(background) })
 	running.Go(func() {
 		a.drainWhenTold(background)

@@ -3,9 +3,12 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -63,7 +66,9 @@ type Config struct {
 	Owner sessionid.Owner
 	// Peers says that there may be others, which have the same keys.
 	Peers bool
-	Keys  *keys.Keys
+	// DialPeer connects to one of these; nil is TCP.
+	DialPeer func(ctx context.Context, address netip.AddrPort) (net.Conn, error)
+	Keys     *keys.Keys
 	// Settings are the values that change while the adapter runs. Nil stands for Origins,
 	// which never change.
 	Settings *settings.Live

@@ -9,10 +9,7 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -39,21 +36,13 @@ type conn struct {
 	closed atomic.Bool
 	lost   atomic.Bool // the pod did not answer a ping
 
-	socket syscall.RawConn // nil if there is none, as in tests
-	poll   [1]unix.PollFd
-	look   func(fd uintptr) // looks at the socket; made once, because it escapes
+	kernel Kernel // nil if there is none, as for pipes
 }
 
 func (r *Relay) newConn(raw net.Conn, secure *tls.Conn) *conn {
 	c := &conn{raw: raw, tls: secure, connections: &r.connections}
 	c.reader = bufio.NewReaderSize((*limited)(c), readerSize)
-	c.look = func(fd uintptr) {
-		c.poll[0] = unix.PollFd{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP} //nolint:gosec // descriptors are small
-		_, _ = unix.Poll(c.poll[:], 0)                                               // fails only if a signal comes
-	}
-	if socket, ok := raw.(syscall.Conn); ok {
-		c.socket, _ = socket.SyscallConn() // fails only if it is closed
-	}
+	c.kernel = kernelOf(raw)
 	r.connections.Add(1)
 	return c
 }
@@ -76,31 +65,15 @@ func (c *conn) isStale() bool {
 	if c.isClosed() {
 		return true
 	}
-	if c.socket == nil {
+	if c.kernel == nil {
 		return false
 	}
-	c.poll[0].Revents = 0
-	if err := c.socket.Control(c.look); err != nil {
-		return true
-	}
-	events := c.poll[0].Revents
-	if !c.used {
-		events &^= unix.POLLIN // tickets of TLS, which come before the first answer
-	}
-	return events != 0
+	unread, over := c.kernel.State()
+	return over || unread && c.used // an unused one may have tickets of TLS, which come before the first answer
 }
 
 // isAcknowledged reports whether the kernel of the pod has acknowledged all that was sent.
-func (c *conn) isAcknowledged() bool {
-	if c.socket == nil {
-		return false
-	}
-	waiting, err := 0, error(nil)
-	if c.socket.Control(func(fd uintptr) { waiting, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }) != nil {
-		return false
-	}
-	return err == nil && waiting == 0
-}
+func (c *conn) isAcknowledged() bool { return c.kernel != nil && c.kernel.Acknowledged() }
 
 // limited reads from the connection within the limit for heads.
 type limited conn

@@ -126,7 +126,7 @@ func TestClosedUnderARequest(t *testing.T) {
 			o.closeIdle(t)
 			for _, p := range e.relay.pods {
 				for c := range p.open {
-					c.socket = nil // blinds the relay
+					c.kernel = nil // blinds the relay
 				}
 			}
 			request := post()
