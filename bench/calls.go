@@ -184,12 +184,27 @@ func (c *cell) memory(to values) error {
 	if c.bridge == nil {
 		return nil
 	}
-	m, err := procfs.ReadMemory(c.bridge.Process.Pid)
-	if err != nil {
-		return err
-	}
+	m, _, err := c.weigh()
 	to["rss"], to["pss"] = mebibytes(m.Resident), mebibytes(m.Share)
-	return nil
+	return err
+}
+
+// weigh returns the memory and the threads of the bridge alone, or of both.
+func (r *running) weigh() (sum procfs.Memory, threads int, err error) {
+	for _, p := range r.bridges() {
+		m, err := procfs.ReadMemory(p.Process.Pid)
+		if err != nil {
+			return procfs.Memory{}, 0, err
+		}
+		now, err := procfs.ReadProcess(p.Process.Pid)
+		if err != nil {
+			return procfs.Memory{}, 0, err
+		}
+		sum.Resident += m.Resident
+		sum.Share += m.Share
+		threads += now.Threads
+	}
+	return sum, threads, nil
 }
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }

@@ -13,12 +13,7 @@ import (
 // bridge, and what all of them together cost eight that are at work.
 func idle(n int) func(context.Context, *cell) (values, error) {
 	return func(ctx context.Context, c *cell) (found values, err error) {
-		pid := c.bridge.Process.Pid
-		before, err := procfs.ReadMemory(pid)
-		if err != nil {
-			return nil, err
-		}
-		began, err := procfs.ReadProcess(pid)
+		before, began, err := c.weigh()
 		if err != nil {
 			return nil, err
 		}
@@ -33,11 +28,7 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 		for range 3 { // idle is a state that lasts
 			c.rest()
 		}
-		after, err := procfs.ReadMemory(pid)
-		if err != nil {
-			return nil, err
-		}
-		ended, err := procfs.ReadProcess(pid)
+		after, ended, err := c.weigh()
 		if err != nil {
 			return nil, err
 		}
@@ -49,8 +40,8 @@ func idle(n int) func(context.Context, *cell) (values, error) {
 			return nil, err
 		}
 		found["kib"] = float64(after.Share-before.Share) / float64(n) / (1 << 10)
-		found["threads"] = float64(ended.Threads)
-		found["threadsMore"] = float64(ended.Threads - began.Threads)
+		found["threads"] = float64(ended)
+		found["threadsMore"] = float64(ended - began)
 		found["childKib"] = float64(children) / float64(n) / (1 << 10)
 		return found, nil
 	}

@@ -28,7 +28,9 @@ const startPatience = 30 * time.Second
 type running struct {
 	bridge  *process // nil for the pipe
 	helper  *process // the launcher, if there is one
+	entry   *process // another bridge, at which clients enter; nil if that is the one with the sessions
 	address string
+	enterAt string  // the address of entry
 	issuer  *issuer // of the tokens that it asks for; nil if it asks for none
 	header  string  // one more line of every request's header; may be empty
 	command string  // the server's, for the pipe
@@ -163,20 +165,26 @@ func (r *running) open(ctx context.Context) (load.Session, error) {
 	if r.bridge == nil {
 		return load.Start(ctx, r.command)
 	}
-	return load.OpenWith(r.address, r.header)
+	session, err := load.OpenWith(r.address, r.header)
+	if err != nil || r.entry == nil {
+		return session, err
+	}
+	return session, session.Move(r.enterAt)
 }
 
 // stopPatience is for an orderly end.
 const stopPatience = 3 * time.Second
 
 // processes are those that we started.
-func (r *running) processes() (started []*process) {
-	for _, p := range []*process{r.bridge, r.helper} {
-		if p != nil {
-			started = append(started, p)
-		}
-	}
-	return started
+func (r *running) processes() []*process {
+	return there(r.bridge, r.entry, r.helper)
+}
+
+// bridges are the processes that what is measured is about.
+func (r *running) bridges() []*process { return there(r.bridge, r.entry) }
+
+func there(all ...*process) []*process {
+	return slices.DeleteFunc(all, func(p *process) bool { return p == nil })
 }
 
 // stop ends the system and whatever it has started, and says how many processes were
@@ -224,7 +232,7 @@ func (p *process) end() {
 // usage is what was used up to a moment.
 type usage struct {
 	at        time.Time
-	bridge    time.Duration // CPU of the bridge alone
+	bridge    time.Duration // CPU of the bridge alone, or of both
 	all       time.Duration // and with the launcher and all servers
 	generator time.Duration
 	machine   procfs.CPUTimes
@@ -243,8 +251,12 @@ func (r *running) measure() (u usage, err error) {
 		u.all, err = below(os.Getpid())
 		return u, err
 	}
-	if u.bridge, err = procfs.CPU(r.bridge.Process.Pid); err != nil {
-		return usage{}, err
+	for _, p := range r.bridges() {
+		own, err := procfs.CPU(p.Process.Pid)
+		if err != nil {
+			return usage{}, err
+		}
+		u.bridge += own
 	}
 	for _, p := range r.processes() {
 		own, err := procfs.CPU(p.Process.Pid)

@@ -27,10 +27,15 @@ const (
 	adapterShared   = "adapter-shared"
 	adapterNoReplay = "adapter-no-replay"
 	adapterAuth     = "adapter-auth"
-	sdkBridge       = "sdk-bridge"
-	supergateway    = "supergateway"
-	mcpProxy        = "mcp-proxy"
-	mcpProxyStore   = "mcp-proxy-store"
+	// naiveForwarded and adapterForwarded have one hop between the client and the session's program, and
+	// adapterPeers could have one.
+	naiveForwarded   = "L3f"
+	adapterForwarded = "adapter-forwarded"
+	adapterPeers     = "adapter-peers"
+	sdkBridge        = "sdk-bridge"
+	supergateway     = "supergateway"
+	mcpProxy         = "mcp-proxy"
+	mcpProxyStore    = "mcp-proxy-store"
 )
 
 // system is something to be measured.
@@ -45,6 +50,7 @@ var systems = []system{
 	{report.System{Name: netHTTP, Title: "L2: net/http alone", Kind: report.Bound}, program("netecho", false)},
 	{report.System{Name: naive, Title: "L3: net/http and one pipe round trip", Kind: report.Bound}, program("naive", true)},
 	{report.System{Name: naiveAgain, Title: "L3 again (A/A)", Kind: report.Bound}, program("naive", true)},
+	{report.System{Name: naiveForwarded, Title: "L3f: L3 behind a bare relay", Kind: report.Bound}, startRelay},
 	{report.System{Name: adapter, Title: "adapter", Kind: report.Ours}, sidecar()},
 	{report.System{Name: adapterCold, Title: "adapter, no spare", Kind: report.Ours}, sidecar("--warm", "0")},
 	{report.System{Name: adapterLauncher, Title: "adapter and launcher", Kind: report.Ours}, sidecarAndLauncher()},
@@ -52,6 +58,8 @@ var systems = []system{
 	{report.System{Name: adapterShared, Title: "adapter, Shared", Kind: report.Ours}, sidecar("--isolation", "Shared")},
 	{report.System{Name: adapterNoReplay, Title: "adapter, no replay", Kind: report.Ours}, sidecar("--limit-replay-bytes", "0")},
 	{report.System{Name: adapterAuth, Title: "adapter, auth", Kind: report.Ours}, sidecarWithAuth},
+	{report.System{Name: adapterPeers, Title: "adapter, with a port for peers", Kind: report.Ours}, sidecarAmongPeers},
+	{report.System{Name: adapterForwarded, Title: "adapter, at another pod", Kind: report.Ours}, sidecarsForwarding},
 	{report.System{Name: sdkBridge, Title: "bridge on the Go SDK", Kind: report.Control}, program("sdkbridge", true)},
 	{report.System{Name: supergateway, Title: "supergateway", Kind: report.Peer}, startSupergateway},
 	{report.System{Name: mcpProxy, Title: "mcp-proxy, no store", Kind: report.Peer}, startMCPProxy("--no-eventStore")},
@@ -70,7 +78,7 @@ type tools struct {
 }
 
 // programs are ours, by the directory that they are built from.
-var programs = []string{"bench/bounds/netecho", "bench/bounds/naive", "bench/peers/sdkbridge", "cmd/sidecar", "cmd/launcher", "test/servers/echo"}
+var programs = []string{"bench/bounds/netecho", "bench/bounds/naive", "bench/bounds/relay", "bench/peers/sdkbridge", "cmd/sidecar", "cmd/launcher", "test/servers/echo"}
 
 // prepare builds what is ours into a directory and installs the peers into the cache.
 func prepare(ctx context.Context, dir string, withPeers bool) (*tools, error) {

@@ -28,10 +28,13 @@ func TestLongSystemsWork(t *testing.T) {
 // The adapter and the bound that it is compared with do some of it.
 func TestSystemsWork(t *testing.T) {
 	tools := &tools{dir: t.TempDir()}
-	if err := errors.Join(servers.BuildAll(t.Context(), tools.dir, "bench/bounds/naive", "cmd/sidecar", "test/servers/echo"), tools.openToNobody()); err != nil {
+	if err := errors.Join(servers.BuildAll(t.Context(), tools.dir, "bench/bounds/naive", "bench/bounds/relay", "cmd/sidecar", "test/servers/echo"), tools.openToNobody()); err != nil {
 		t.Fatal(err)
 	}
-	work{"calls-8": calls(2), "initialize": opening, "progress": progress, "calls-8-one-core": calls(2)}.by(t, tools, naive, adapter)
+	work{
+		"calls-8": calls(2), "initialize": opening, "progress": progress, "calls-8-one-core": calls(2),
+		"forwarded-8": calls(2), "forwarded-reply-1m": largeReply(mebibyte), "forwarded-progress": progress, "idle-forwarded": idle(20),
+	}.by(t, tools, naive, adapter, naiveForwarded, adapterForwarded)
 }
 
 // by has systems do the work.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -68,6 +69,8 @@ var (
 		report.Metric{Key: "bytes", Title: "same bytes ÷ without", More: true}, again, report.Metric{Key: "rate", Title: "calls/s with", More: true})
 	forgedMetrics = metrics(report.Metric{Key: "change", Title: "p99 with, less 1 ms, ÷ without"}, again, report.Metric{Key: "before", Title: "p99 without, µs"},
 		report.Metric{Key: "p99", Title: "p99 with, µs"}, report.Metric{Key: "refused", Title: "forged tokens/s"})
+	progressMetrics = metrics(
+		report.Metric{Key: "rate", Title: "events/s", More: true, Ratio: true}, report.Metric{Key: "lost", Title: "lost %"}, cpu, rss)
 	idleMetrics = metrics(
 		report.Metric{Key: "kib", Title: "KiB a session, bridge alone", Ratio: true},
 		report.Metric{Key: "threadsMore", Title: "more threads"},
@@ -79,7 +82,9 @@ var (
 const mebibyte = 1 << 20
 
 // workloads are in the order in which each round has them.
-var workloads = []workload{
+var workloads = slices.Concat(directWorkloads, forwardedWorkloads)
+
+var directWorkloads = []workload{
 	{
 		Workload: report.Workload{Name: "calls-1", Title: "Small calls, 1 session", Metrics: small},
 		run:      calls(1), rounds: 12, quick: 1,
@@ -149,9 +154,8 @@ var workloads = []workload{
 		run:      largeRequest(8 * mebibyte), rounds: 6,
 		participants: []participants{goalSystems, also(3, adapterLauncher), also(6, sdkBridge, supergateway, mcpProxy)},
 	}, {
-		Workload: report.Workload{Name: "progress", Title: "1,000 progress events a call", Metrics: metrics(
-			report.Metric{Key: "rate", Title: "events/s", More: true, Ratio: true}, report.Metric{Key: "lost", Title: "lost %"}, cpu, rss)},
-		run: progress, rounds: 12, quick: 1,
+		Workload: report.Workload{Name: "progress", Title: "1,000 progress events a call", Metrics: progressMetrics},
+		run:      progress, rounds: 12, quick: 1,
 		participants: []participants{goalSystems, also(1, naiveAgain, adapterLauncher), also(4, pipe, adapterNoReplay, sdkBridge, supergateway, mcpProxy), also(10, mcpProxyStore)},
 	}, {
 		Workload: report.Workload{Name: "idle", Title: "1,000 idle sessions with an open stream", Metrics: idleMetrics},

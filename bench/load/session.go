@@ -231,6 +231,17 @@ func (r *Remote) Limit(d time.Duration) error {
 	return nil
 }
 
+// Move goes on with the session at another address.
+func (r *Remote) Move(address string) error {
+	c, err := dial(address, r.header)
+	if err != nil {
+		return err
+	}
+	_ = r.conn.Close() // it has nothing under way
+	r.address, r.conn = address, c
+	return nil
+}
+
 // Another is the same session on another connection.
 func (r *Remote) Another() (*Remote, error) {
 	c, err := dial(r.address, r.header)

@@ -29,6 +29,9 @@ type goal struct {
 	noise string
 }
 
+// hopBase is the least that a hop between two programs can be.
+const hopBase = "L3f"
+
 const bestNode = "the best Node.js peer"
 
 // goals are what "fast" means. They are about ratios: no time is good or bad by itself.
@@ -57,6 +60,18 @@ var goals = []goal{
 	{workload: "progress", system: "adapter", metric: "rate", base: Base, want: 0.25, atLeast: true},
 	{workload: "progress", system: "adapter", metric: "rate", base: bestNode, want: 10, atLeast: true},
 	{workload: "progress", system: "adapter", metric: "lost", comparison: byItself, want: 0},
+	{workload: "forwarded-1", system: "adapter-forwarded", metric: "rate", base: hopBase, want: 0.85, atLeast: true},
+	{workload: "forwarded-8", system: "adapter-forwarded", metric: "rate", base: hopBase, want: 0.85, atLeast: true},
+	{workload: "forwarded-64", system: "adapter-forwarded", metric: "rate", base: hopBase, want: 0.85, atLeast: true},
+	{workload: "forwarded-1", system: "adapter-forwarded", metric: "p50", base: "adapter", want: 2},
+	{workload: "forwarded-1", system: "adapter-forwarded", metric: "cpu", base: "adapter", want: 2.8},
+	{workload: "forwarded-reply-1m", system: "adapter-forwarded", metric: "p50", base: hopBase, want: 1.2},
+	{workload: "forwarded-progress", system: "adapter-forwarded", metric: "rate", base: "adapter", want: 0.5, atLeast: true},
+	{workload: "forwarded-progress", system: "adapter-forwarded", metric: "lost", comparison: byItself, want: 0},
+	{workload: "idle-forwarded", system: "adapter-forwarded", metric: "kib", comparison: byItself, want: 130},
+	{workload: "forwarded-1", system: "adapter-peers", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "forwarded-8", system: "adapter-peers", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
+	{workload: "forwarded-64", system: "adapter-peers", metric: "rate", comparison: withinNoise, base: "adapter", noise: "L3-again", want: 0.95, atLeast: true},
 	{workload: "initialize", system: "adapter-no-spare", metric: "p50", base: Base, want: 1.15},
 	{workload: "initialize", system: "adapter", metric: "p50", base: Base, want: 0.5},
 	{workload: "idle", system: "adapter", metric: "kib", base: Base, want: 1},
