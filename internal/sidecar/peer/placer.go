@@ -92,7 +92,7 @@ func (p *Placer) others() []other {
 	candidates := p.options.List.Candidates(p.options.Router.options.Self.UID)
 	left := candidates[:0]
 	for i := range candidates {
-		if !p.options.Router.notes.isGone(candidates[i].Owner.UID, now) {
+		if !p.options.Router.notes.isGone(candidates[i].Owner.UID, roster.Listed, now) {
 			left = append(left, candidates[i])
 		}
 	}
