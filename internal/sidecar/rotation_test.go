@@ -126,7 +126,7 @@ func (r *rotating) use(i int) (adapterapi.KeyUse, error) {
 	request.Header.Set(adapterapi.HeaderProof, header)
 	request.Header.Set(adapterapi.HeaderKeys, "wanted")
 	w := httptest.NewRecorder()
-	r.replicas[i].admin.Handler.ServeHTTP(w, request)
+	r.replicas[i].Adapter.admin.Handler.ServeHTTP(w, request)
 	said := w.Header().Get(adapterapi.HeaderKeys)
 	if !proof.Opens(w.Header().Get(adapterapi.HeaderAnswer), adapterapi.Answer{
 		Status: w.Code, ETag: w.Header().Get("ETag"), Sessions: w.Header().Get(adapterapi.HeaderSessions), Body: w.Body.Bytes(), Keys: said,
