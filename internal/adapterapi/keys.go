@@ -62,8 +62,8 @@ const (
 	UseSettings   Use = "settings v1"    // the manager's pushes to the admin port, and their answers
 	UseAccess     Use = "access v1"      // the signature of access documents, the manager's pushes of them, and their answers
 	UseSessions   Use = "sessions v1"    // requests of users to list and end sessions, and their answers
-	UseStates     Use = "states v1"      // the adapter's, to prove to whom it gave the state of a request
-	UseEventIDs   Use = "event ids v1"   // the same for the place in a stream that a client can resume it from
+	UseStates     Use = "states v2"      // the adapter's, to seal who has the state of a request, and to whom it gave the state
+	UseEventIDs   Use = "event ids v1"   // the adapter's, to prove to whom it gave the place in a stream that a client can resume it from
 	UsePeers      Use = "peer ca v1"     // the seed of the CA whose certificates the pods of a server show each other
 	UsePeerList   Use = "peer list v1"   // the manager's pushes of the list of pods, and their answers
 

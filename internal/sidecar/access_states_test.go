@@ -62,7 +62,7 @@ func TestStatesOfHTTPServersBelongToTheirUser(t *testing.T) {
 				t.Errorf("the server gets %v from bob", got)
 			}
 			alice.token = g.token("alice", map[string]any{"jti": "refreshed"})
-			if again := alice.ask("tools/call", `"name":"echo","requestState":`+state); stateIn(t, again) != state {
+			if again := alice.ask("tools/call", `"name":"echo","requestState":`+state); !strings.HasSuffix(stateIn(t, again), `.{\"step\":1}"`) {
 				t.Errorf("alice goes on: %d %s", again.status, again.message)
 			}
 			if got := server.take(); len(got) != 1 || !strings.Contains(strings.ReplaceAll(got[0].body, " ", ""), `"requestState":"{\"step\":1}"`) {

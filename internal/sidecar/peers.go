@@ -9,11 +9,13 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
 // peers is what connects an adapter with those in other pods of the same server.
@@ -34,7 +36,13 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers"), limit: c.Connections()}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer})
 	p.roster = roster.New()
-	p.router = peer.New(peer.Options{Self: c.Owner, Parse: c.Keys.Parse, Relay: p.relay, Standing: p.roster.Standing, Log: p.log})
+	p.router = peer.New(peer.Options{
+		Self: c.Owner, Parse: c.Keys.Parse, State: func(r *edge.Request) (sessionid.Owner, bool) {
+			message := &r.Messages[0]
+			return handle.OwnerOf(c.Keys.States(), &r.Caller, message.Bytes, &message.Envelope)
+		},
+		Relay: p.relay, Standing: p.roster.Standing, Log: p.log,
+	})
 	p.placer = peer.NewPlacer(peer.PlacerOptions{Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
 	return p

@@ -67,7 +67,7 @@ func peerListeners(t *testing.T, count int) []net.Listener {
 }
 
 // startReplicas serves the echo server by several adapters with the same keys.
-func startReplicas(t *testing.T, count int, change func(*config.Config)) []*replica {
+func startReplicas(t *testing.T, count int, change func(*config.Config), command ...string) []*replica {
 	t.Helper()
 	var replicas []*replica
 	for i, peers := range peerListeners(t, count) {
@@ -84,14 +84,17 @@ func startReplicas(t *testing.T, count int, change func(*config.Config)) []*repl
 		if cfg.Keys == nil {
 			cfg.Keys = newKeys(t)
 		}
-		replicas = append(replicas, startReplica(t, cfg, peers))
+		replicas = append(replicas, startReplica(t, cfg, peers, command...))
 	}
 	return replicas
 }
 
-func startReplica(t *testing.T, cfg config.Config, peers net.Listener) *replica {
+func startReplica(t *testing.T, cfg config.Config, peers net.Listener, command ...string) *replica {
 	t.Helper()
-	direct, err := launcher.NewDirect(launcher.Options{Command: []string{echoServer}, Stderr: io.Discard})
+	if len(command) == 0 {
+		command = []string{echoServer}
+	}
+	direct, err := launcher.NewDirect(launcher.Options{Command: command, Stderr: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}

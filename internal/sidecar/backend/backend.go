@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/streamable"
+	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -77,6 +78,11 @@ type Env struct {
 
 // MintID makes the id of a session.
 func (e *Env) MintID() string { return e.Keys.Mint(e.Owner) }
+
+// newHandles returns what binds the server's handles to their callers.
+func (e *Env) newHandles() *handle.Binder {
+	return handle.New(handle.Options{Keys: e.Keys, Owner: e.Owner, Peers: e.Peers})
+}
 
 // nextNumber returns a session's number in the log. Session ids are secret, so the adapter does
 // not log them. A session with its own process uses the label of that process's lines on standard

@@ -45,7 +45,7 @@ type base struct {
 	translatedSessions *sessionless.Principals
 	servers            []*sessionless.Principals // the two, or the one
 
-	handles  *handle.Binder   // of verified callers
+	handles  *handle.Binder   // of callers
 	toModern *tomodern.Server // serves clients without sessions by servers with sessions
 
 	statelessMetrics sessionless.Metrics // of both
@@ -59,7 +59,7 @@ type acquireSession func(context.Context, *caller.Caller) (mux.Server, error)
 // server has sessions only, and translation is on, it serves them by servers of withSession. The bound is
 // for processes of verified principals, which share none if it is not zero.
 func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire func(context.Context) (mux.Server, error), withSession acquireSession) *base {
-	b := &base{Env: env, era: era, handles: handle.New(env.Keys.Ring)}
+	b := &base{Env: env, era: era, handles: env.newHandles()}
 	b.toModern = b.newToModern(withSession)
 	options := b.sessionlessOptions(era, acquire)
 	if env.Translates() {

@@ -17,7 +17,7 @@ import (
 type boundServer struct {
 	mux.Server
 	handles *handle.Binder
-	owner   caller.Principal
+	owner   *caller.Caller
 
 	receiving sync.Mutex // messages come one at a time
 	receive   func(session.Message)
@@ -28,7 +28,7 @@ func bindTo(from *caller.Caller, connection mux.Server, handles *handle.Binder) 
 	if from.Identity() == nil {
 		return connection
 	}
-	return &boundServer{Server: connection, handles: handles, owner: from.Principal}
+	return &boundServer{Server: connection, handles: handles, owner: from.Lasting()}
 }
 
 // Serve implements mux.Server.

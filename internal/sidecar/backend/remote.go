@@ -29,7 +29,7 @@ type sse struct {
 // NewSSE returns a backend for a server that speaks HTTP+SSE. That transport is older than the
 // revision without sessions.
 func NewSSE(env *Env) Backend {
-	s := &sse{handles: handle.New(env.Keys.Ring), server: remote.New(remote.Options{
+	s := &sse{handles: env.newHandles(), server: remote.New(remote.Options{
 		URL: env.UpstreamURL, MessageBytes: env.LineBytes, Memory: env.Memory, SendTimeout: mux.SendTimeout,
 		Calls: env.CallsPerSession, AcceptTimeout: env.CallTimeout,
 	})}

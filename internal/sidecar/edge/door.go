@@ -184,7 +184,11 @@ func (d *Door) take(w http.ResponseWriter, r *Request) bool {
 		refused.write(w, nil)
 		return false
 	}
-	return d.options.Locate.ByState(w, r)
+	if !r.Caller.Probe && !d.options.Locate.ByState(w, r) {
+		return false
+	}
+	r.note()
+	return true
 }
 
 // authenticate names the caller. If it returns false it has answered the request.

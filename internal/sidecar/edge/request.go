@@ -71,7 +71,6 @@ func (r *Request) read(w http.ResponseWriter) *Refusal {
 			return notScanned(err)
 		}
 		r.Messages = messages
-		r.note(methodBatch, nil)
 		return nil
 	}
 	envelope, err := rpc.Scan(body)
@@ -80,17 +79,23 @@ func (r *Request) read(w http.ResponseWriter) *Refusal {
 	}
 	r.sole[0] = session.Message{Bytes: body, Envelope: envelope}
 	r.Messages = r.sole[:]
-	if envelope.Kind != rpc.Response {
-		r.note(knownMethod(envelope.Method), envelope.ProtocolVersion)
-	}
 	return nil
 }
 
-// note records the method and revision of the message, and counts the request as in flight.
-func (r *Request) note(method string, version []byte) {
-	r.Record.Method = method
-	if version != nil { // a session has agreed on its version, and a header proves nothing
-		r.Record.Revision = KnownRevision(string(version))
+// note records the method and revision of the message, and counts the request as in flight. It is for a request that
+// this instance answers, so that no other one counts it, too.
+func (r *Request) note() {
+	if r.Batch {
+		r.Record.Method = methodBatch
+	} else {
+		e := &r.Messages[0].Envelope
+		if e.Kind == rpc.Response {
+			return
+		}
+		r.Record.Method = knownMethod(e.Method)
+		if version := e.ProtocolVersion; version != nil { // a session has agreed on its version, and a header proves nothing
+			r.Record.Revision = KnownRevision(string(version))
+		}
 	}
 	if r.Caller.Probe {
 		return // metrics of operations are about users

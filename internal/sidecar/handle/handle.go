@@ -2,8 +2,9 @@
 // tasks. A server that speaks HTTP does not learn who calls, so it cannot tell whether a handle is the caller's.
 // The adapter can: a handle of another principal does not exist.
 //
-// States and ids of events carry a proof of whose they are, so that every replica can verify it. The adapter cannot do that with
-// the id of a task, which stands in too many messages. It remembers who began a task.
+// States and ids of events carry a proof of whose they are, so that every replica can verify it. A state also names the
+// pod that gave it, so that a process that keeps its part in memory gets the next request, too. The adapter cannot do
+// that with the id of a task, which stands in too many messages. It remembers who began a task.
 package handle
 
 import (
@@ -13,17 +14,38 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
-// Binder binds handles to principals. Goroutines may call its methods at the same time.
+// Options configure a Binder.
+type Options struct {
+	// Keys are the server's, which all replicas share.
+	Keys interface {
+		Ring() adapterapi.Keyring
+		States() *sessionid.States
+	}
+	// Owner is this pod, as states name it.
+	Owner sessionid.Owner
+	// Peers says that there may be other pods. Then states of callers that the adapter has not verified name their pod,
+	// too.
+	Peers bool
+}
+
+// Binder binds handles to callers. Goroutines may call its methods at the same time.
 type Binder struct {
-	ring  func() adapterapi.Keyring
+	Options
 	tasks tasks
 }
 
-// New returns a Binder. The ring has the server's keys, which all replicas share.
-func New(ring func() adapterapi.Keyring) *Binder { return &Binder{ring: ring} }
+// New returns a Binder.
+func New(options Options) *Binder { return &Binder{Options: options} }
+
+// Binds reports whether there may be handles of the caller. Of a caller that the adapter has not verified, only
+// states without a session are. A nil Binder binds nothing.
+func (b *Binder) Binds(c *caller.Caller) bool {
+	return b != nil && (b.Peers || c.Identity() != nil)
+}
 
 // The errors say that a handle is not the caller's. Servers answer with such texts to one that they do not know.
 var (
@@ -45,37 +67,37 @@ const (
 
 // Claim checks the handles in a message that rpc.Scan has accepted, and removes from them what Bind has added.
 // It overwrites the message, but moves nothing in it. The error is ErrState or ErrTask.
-func (b *Binder) Claim(by caller.Principal, message []byte, e *rpc.Envelope) error {
+func (b *Binder) Claim(by *caller.Caller, message []byte, e *rpc.Envelope) error {
 	switch {
 	case e.Kind == rpc.Response, string(e.Method) == MethodListTasks:
 		return nil
+	case by.Identity() == nil:
 	case bytes.HasPrefix(e.Method, []byte(tasksPrefix)):
-		if !b.ownsTask(by, message, e.Params) {
+		if !b.ownsTask(by.Principal, message, e.Params) {
 			return ErrTask
 		}
 	case string(e.Method) == subscription.MethodListen:
-		return b.claimSubscription(by, message, e)
+		return b.claimSubscription(by.Principal, message, e)
 	}
 	return b.claimState(by, message, e)
 }
 
-// claimState verifies a state. A scan accepts its name in one spelling only.
-func (b *Binder) claimState(by caller.Principal, message []byte, e *rpc.Envelope) error {
-	if !bytes.Contains(e.Params.Of(message), []byte(`"`+memberState+`"`)) { // nearly always
-		return nil
-	}
-	found, err := rpc.Find(message, e.Params, memberState)
+// claimState verifies a state. One that no pod has sealed is the server's own. The server decides on it, if the adapter
+// does not know who calls.
+func (b *Binder) claimState(by *caller.Caller, message []byte, e *rpc.Envelope) error {
+	state, err := stateIn(message, e)
 	if err != nil {
 		return ErrState
 	}
-	state := found[0]
 	if isAbsent(message, state) {
 		return nil
 	}
-	if !b.opens(by, message, state) {
+	switch _, err := open(b.Keys.States(), by, message, state); {
+	case err == nil:
+		unseal(message, state)
+	case by.Identity() != nil, errors.Is(err, sessionid.ErrOther):
 		return ErrState
 	}
-	unseal(message, state)
 	return nil
 }
 
@@ -133,35 +155,52 @@ func Mentions(text []byte) bool {
 		bytes.Contains(text, []byte(`"`+memberTask+`"`)) || bytes.Contains(text, []byte(`"`+memberTasks+`"`))
 }
 
-// Bind returns an answer with its handles bound to the principal that gets it, and without tasks of others. The
+// Bind returns an answer with its handles bound to the caller that gets it, and without tasks of others. The
 // answer is a response that rpc.ScanLenient has accepted. Bind may overwrite it, and the envelope does not fit
-// what Bind returns. An answer in which parsers may find different handles becomes an error.
-func (b *Binder) Bind(to caller.Principal, answer []byte, e *rpc.Envelope) []byte {
+// what Bind returns. An answer in which parsers may find different handles becomes an error, if the adapter has
+// verified the caller.
+func (b *Binder) Bind(to *caller.Caller, answer []byte, e *rpc.Envelope) []byte {
 	if !e.Result.IsObject(answer) || !Mentions(e.Result.Of(answer)) {
 		return answer
 	}
+	bound, err := b.bind(to, answer, e)
+	switch {
+	case err == nil:
+		return bound
+	case to.Identity() == nil:
+		return answer
+	}
+	return unbound(answer, e, err.Error())
+}
+
+// bind is Bind. It leaves the answer as it is if it fails.
+func (b *Binder) bind(to *caller.Caller, answer []byte, e *rpc.Envelope) ([]byte, error) {
 	found, err := rpc.Find(answer, e.Result, memberState, "resultType", memberTask, "task", memberTasks)
 	if err != nil {
-		return unbound(answer, e, err.Error())
+		return nil, err
 	}
 	state, kind, id, task, list := found[0], found[1], found[2], found[3], found[4]
-	b.recordTask(to, answer, kind, id, task)
 	var edits rpc.Edits
-	if list.Present() && answer[list.Start] == '[' {
-		edits.Filter(answer, list, func(entry rpc.Member) bool { return b.shows(to, answer, entry.Value) })
+	if to.Identity() != nil {
+		b.recordTask(to.Principal, answer, kind, id, task)
+		if list.Present() && answer[list.Start] == '[' {
+			edits.Filter(answer, list, func(entry rpc.Member) bool { return b.shows(to.Principal, answer, entry.Value) })
+		}
 	}
 	if state.Present() && answer[state.Start] == '"' {
 		seal, ok := b.seal(to, answer, state)
 		if !ok {
-			return unbound(answer, e, "its requestState is too long")
+			return nil, errTooLong
 		}
 		edits.Replace(rpc.Span{Start: state.Start + 1, End: state.Start + 1}, seal)
 	}
 	if edits.Len() == 0 {
-		return answer
+		return answer, nil
 	}
-	return edits.EditedInPlace(answer)
+	return edits.EditedInPlace(answer), nil
 }
+
+var errTooLong = errors.New("its requestState is too long")
 
 // recordTask remembers the task that an answer begins: result.task in 2025-11-25, and a result of that type
 // in 2026-07-28.

@@ -3,20 +3,41 @@ package handle
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/access"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
+var thisPod = sessionid.Owner{UID: [16]byte{1, 2}, Address: netip.MustParseAddrPort("10.0.0.1:16272")}
+
 func newBinder(current adapterapi.Key, accepted ...adapterapi.Key) *Binder {
-	return New(func() adapterapi.Keyring { return adapterapi.Keyring{Current: current, Accepted: accepted} })
+	held, err := keys.New(adapterapi.Keyring{Current: current, Accepted: accepted}, "")
+	if err != nil {
+		panic(err)
+	}
+	return New(Options{Keys: held, Owner: thisPod, Peers: true})
 }
 
-// bound is an answer with this result as a principal gets it.
+// verified is a caller whom the adapter has verified.
+func verified(principal caller.Principal) *caller.Caller {
+	return &caller.Caller{Principal: principal, Grant: &access.Grant{Identity: &identity.Identity{User: string(principal)}}}
+}
+
+// bound is an answer with this result as a verified principal gets it.
 func bound(t *testing.T, b *Binder, to caller.Principal, result string) string {
+	t.Helper()
+	return boundTo(t, b, verified(to), result)
+}
+
+func boundTo(t *testing.T, b *Binder, to *caller.Caller, result string) string {
 	t.Helper()
 	answer := []byte(`{"jsonrpc":"2.0","id":7,"result":` + result + `}`)
 	e, err := rpc.ScanLenient(answer)
@@ -26,8 +47,13 @@ func bound(t *testing.T, b *Binder, to caller.Principal, result string) string {
 	return string(b.Bind(to, answer, &e))
 }
 
-// claimed is a message with these params as the server gets it.
+// claimed is a message of a verified principal with these params as the server gets it.
 func claimed(t *testing.T, b *Binder, by caller.Principal, method, params string) (string, error) {
+	t.Helper()
+	return claimedBy(t, b, verified(by), method, params)
+}
+
+func claimedBy(t *testing.T, b *Binder, by *caller.Caller, method, params string) (string, error) {
 	t.Helper()
 	message := []byte(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":%q,"params":{%s}}`, method, params))
 	e, err := rpc.Scan(message)
@@ -42,10 +68,15 @@ func claimed(t *testing.T, b *Binder, by caller.Principal, method, params string
 	return string(message), err
 }
 
-// sealed is a state, in quotes, as a principal gets it.
+// sealed is a state, in quotes, as a verified principal gets it.
 func sealed(t *testing.T, b *Binder, to caller.Principal, state string) string {
 	t.Helper()
-	got := bound(t, b, to, `{"requestState":`+state+`}`)
+	return sealedFor(t, b, verified(to), state)
+}
+
+func sealedFor(t *testing.T, b *Binder, to *caller.Caller, state string) string {
+	t.Helper()
+	got := boundTo(t, b, to, `{"requestState":`+state+`}`)
 	got = strings.TrimPrefix(got, `{"jsonrpc":"2.0","id":7,"result":{"requestState":`)
 	return strings.TrimSuffix(got, `}}`)
 }
@@ -182,7 +213,7 @@ func TestEventIDs(t *testing.T) {
 	state := strings.Trim(sealed(t, b, "corp:alice", `"e.1"`), `"`)
 	for name, id := range map[string]string{
 		"of another principal": string(b.BindEvent("corp:alicf", []byte("e.1"))), "of the server": "e.1", "empty": "", "changed": good + "1",
-		"a state": state, "no proof": good[sealSize:], "of another server": string(newBinder(newer).BindEvent("corp:alice", []byte("e.1"))),
+		"a state": state, "no proof": good[proofSize:], "of another server": string(newBinder(newer).BindEvent("corp:alice", []byte("e.1"))),
 	} {
 		if own, ok := b.ClaimEvent("corp:alice", id); ok {
 			t.Errorf("%s: alice resumes after %q", name, own)

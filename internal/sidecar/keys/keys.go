@@ -4,6 +4,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -30,8 +31,9 @@ type Keys struct {
 
 // current are the keys that the adapter has read last.
 type current struct {
-	ring adapterapi.Keyring
-	ids  *sessionid.Codec
+	ring   adapterapi.Keyring
+	ids    *sessionid.Codec
+	states *sessionid.States
 }
 
 // Generate makes a key that this process alone has, so that no manager can prove itself.
@@ -69,15 +71,17 @@ func (k *Keys) read() (adapterapi.Keyring, error) {
 }
 
 func (k *Keys) use(ring adapterapi.Keyring) error {
-	var derived [][]byte
+	var forIDs, forStates [][]byte
 	for _, key := range ring.All() {
-		derived = append(derived, key.Derive(adapterapi.UseSessionIDs))
+		forIDs = append(forIDs, key.Derive(adapterapi.UseSessionIDs))
+		forStates = append(forStates, key.Derive(adapterapi.UseStates))
 	}
-	ids, err := sessionid.New(derived...)
-	if err != nil {
+	ids, idsErr := sessionid.New(forIDs...)
+	states, statesErr := sessionid.NewStates(forStates...)
+	if err := errors.Join(idsErr, statesErr); err != nil {
 		return fmt.Errorf("use keys: %w", err)
 	}
-	k.current.Store(&current{ring, ids})
+	k.current.Store(&current{ring, ids, states})
 	return nil
 }
 
@@ -120,6 +124,9 @@ func (k *Keys) Mint(owner sessionid.Owner) string { return k.current.Load().ids.
 
 // Parse returns the owner that a session id names, or sessionid.ErrInvalid.
 func (k *Keys) Parse(id string) (sessionid.Owner, error) { return k.current.Load().ids.Parse(id) }
+
+// States makes and reads the seals of states.
+func (k *Keys) States() *sessionid.States { return k.current.Load().states }
 
 // IsProbe reports whether the manager makes a request to the client port: the request proves that
 // its sender has a key.

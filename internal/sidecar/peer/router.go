@@ -33,6 +33,9 @@ type Options struct {
 	Self sessionid.Owner
 	// Parse returns the owner of a session; an error if the id is none of this server.
 	Parse func(id string) (sessionid.Owner, error)
+	// State returns the pod that gave the client the state which a request without a session goes on with; false if
+	// there is none.
+	State func(r *edge.Request) (sessionid.Owner, bool)
 	Relay *relay.Relay
 	// Standing returns what the manager's list says of a pod.
 	Standing func(pod [16]byte) roster.Standing
@@ -85,48 +88,81 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		refused.Write(w)
 		return false
 	}
-	p := passage{router: t, w: w, r: r, owner: owner, request: relay.Request{
-		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
-		Body: body, Rest: rest, ContentLength: r.ContentLength, Client: r.Caller.ShareKey(),
-	}}
+	p := t.newPassage(w, r, owner, body)
+	p.request.Rest, p.request.ContentLength = rest, r.ContentLength
 	if r.Method == http.MethodGet {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		defer context.AfterFunc(t.draining, cancel)()
 		return p.run(ctx, streamPatience)
 	}
-	t.calls.begin()
-	defer t.calls.end()
 	if introduces(r, body) {
+		t.calls.begin()
+		defer t.calls.end()
 		return p.introduce(r.Context())
 	}
-	p.request.Begun = p.begun
-	return p.run(r.Context(), patience)
+	return p.call()
 }
 
 // locate returns the pod that a request in a session goes to. This pod answers requests with ids of no pod, and those
 // whose pod cannot have the session, without a connection to any.
 func (t *Router) locate(id string, now time.Time) (owner sessionid.Owner, elsewhere bool) {
 	owner, err := t.options.Parse(id)
-	if err != nil || owner.UID == t.options.Self.UID || owner.Address.Port() != t.options.Self.Address.Port() {
+	if err != nil || t.isServedHere(owner, now) {
 		return sessionid.Owner{}, false
 	}
-	return owner, !t.notes.isGone(owner.UID, t.options.Standing(owner.UID), now)
+	return owner, true
 }
 
-// ByState implements edge.Locator.
-func (t *Router) ByState(http.ResponseWriter, *edge.Request) bool { return true }
+// ByState implements edge.Locator. It leaves a state of a pod that has ended to this pod: a server may go on with it in any
+// process. If only that pod had the call, its state is one that nobody knows.
+func (t *Router) ByState(w http.ResponseWriter, r *edge.Request) bool {
+	if r.Batch || len(r.Messages) != 1 || r.Messages[0].Envelope.ProtocolVersion == nil {
+		return true // sessions have their own pods
+	}
+	owner, ok := t.options.State(r)
+	if !ok || t.isServedHere(owner, time.Now()) {
+		return true
+	}
+	p := t.newPassage(w, r, owner, r.Body)
+	p.what, p.id = "request", r.Messages[0].Envelope.ID.Of(r.Messages[0].Bytes)
+	return p.call()
+}
 
-// passage is one request on its way to the owner of its session.
+// isServedHere reports whether this pod answers requests for an owner: its own, those of one that takes none from other
+// pods, and those of one that is gone.
+func (t *Router) isServedHere(owner sessionid.Owner, now time.Time) bool {
+	self := &t.options.Self
+	return owner.UID == self.UID || owner.Address.Port() != self.Address.Port() || t.notes.isGone(owner.UID, t.options.Standing(owner.UID), now)
+}
+
+// passage is one request on its way to the owner of its session, or of its state.
 type passage struct {
 	router  *Router
 	w       http.ResponseWriter
 	r       *edge.Request
 	owner   sessionid.Owner
 	request relay.Request
+	what    string // the owner has, for people
+	id      []byte // of a request without a session
 }
 
-// run passes the request on. It reports whether this pod answers the request instead, because the session is over.
+func (t *Router) newPassage(w http.ResponseWriter, r *edge.Request, owner sessionid.Owner, body []byte) *passage {
+	return &passage{router: t, w: w, r: r, owner: owner, what: "session", request: relay.Request{
+		Method: r.Method, Target: r.URL.RequestURI(), Host: r.Host, Header: outgoing(r.Header, r.RemoteAddr, &r.Caller),
+		Body: body, Client: r.Caller.ShareKey(),
+	}}
+}
+
+// call is run for a request that is no stream. A drain waits for its answer.
+func (p *passage) call() bool {
+	p.router.calls.begin()
+	defer p.router.calls.end()
+	p.request.Begun = p.begun
+	return p.run(p.r.Context(), patience)
+}
+
+// run passes the request on. It reports whether this pod answers the request instead, because the owner is over.
 func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -153,7 +189,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 
 // begun gives the body back: the answer may take hours, and the request is not sent again.
 func (p *passage) begun() {
-	p.request.Body = nil
+	p.request.Body, p.id = nil, nil
 	p.r.Drop()
 }
 
@@ -211,11 +247,11 @@ func (p *passage) finish(err error) {
 	switch {
 	case err == nil:
 	case errors.Is(err, relay.ErrLost):
-		// Without the id of a JSON-RPC request: the error is about this request, and says nothing about the
-		// session. The next request finds out.
-		front.Refuse(p.w, http.StatusBadGateway, nil, rpc.CodeInternal, "the pod with this session did not answer; whether it has acted is not known")
+		// In a session, without the id of a JSON-RPC request: the error is about this request, and says nothing about
+		// the session. The next request finds out.
+		front.Refuse(p.w, http.StatusBadGateway, p.id, rpc.CodeInternal, "the pod with this "+p.what+" did not answer; whether it has acted is not known")
 	case errors.Is(err, relay.ErrMalformed):
-		front.Refuse(p.w, http.StatusBadRequest, nil, rpc.CodeInvalidRequest, "the request cannot be passed on to the pod with this session")
+		front.Refuse(p.w, http.StatusBadRequest, p.id, rpc.CodeInvalidRequest, "the request cannot be passed on to the pod with this "+p.what)
 	case errors.Is(err, relay.ErrBody):
 		p.r.NotRead(err).Write(p.w)
 	default:
@@ -231,11 +267,11 @@ func (p *passage) unavailable(failed *relay.DialError) {
 		// SDKs open a stream again whose connection broke. They take any answer for the end of the session.
 		panic(http.ErrAbortHandler)
 	}
-	text := "the pod with this session cannot be reached now"
+	text := "the pod with this " + p.what + " cannot be reached now"
 	if failed.Outcome == relay.Busy {
 		text = "this pod passes on as many requests as it can"
 	}
 	p.w.Header().Set("Retry-After", retryAfter)
 	p.w.Header().Set("Connection", "close")
-	front.Refuse(p.w, http.StatusServiceUnavailable, nil, rpc.CodeInternal, text)
+	front.Refuse(p.w, http.StatusServiceUnavailable, p.id, rpc.CodeInternal, text)
 }

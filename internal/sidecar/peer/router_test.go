@@ -34,12 +34,15 @@ type lonely struct {
 	fail func() (dial, handshake error)
 }
 
+// there is that pod.
+var there = sessionid.Owner{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.2:16272")}
+
 func newLonely(t *testing.T, options Options) *lonely {
 	t.Helper()
 	l := &lonely{}
 	options.Self = sessionid.Owner{UID: [16]byte{1}, Address: netip.MustParseAddrPort("192.0.2.1:16272")}
 	options.Parse = func(string) (sessionid.Owner, error) {
-		return sessionid.Owner{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.2:16272")}, nil
+		return there, nil
 	}
 	options.Standing = roster.New().Standing
 	options.Relay = relay.New(relay.Options{
@@ -75,9 +78,17 @@ const (
 
 func (l *lonely) post(t *testing.T, body string) *httptest.ResponseRecorder {
 	t.Helper()
+	return l.postTo(t, "there", body)
+}
+
+// postTo posts to a session, or to none.
+func (l *lonely) postTo(t *testing.T, session, body string) *httptest.ResponseRecorder {
+	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Mcp-Session-Id", "there")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
 	w := httptest.NewRecorder()
 	l.door.ServeHTTP(w, r)
 	return w
@@ -205,5 +216,44 @@ func TestVerdictsAreBounded(t *testing.T) {
 			t.Errorf("%d lines, %d remembered", told, len(v.lines))
 		}
 		now = now.Add(logPause)
+	}
+}
+
+const statefulCall = `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"requestState":"s","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+
+// A request that goes on with a state waits for the pod that gave the state, as one of a session does. If that pod is gone
+// for certain, this one answers.
+func TestOwnersOfStates(t *testing.T) {
+	for name, test := range map[string]struct {
+		dial   error
+		body   string
+		status int // 404 is the answer of this pod
+		after  time.Duration
+		asked  bool
+	}{
+		"silent":                        {syscall.EHOSTUNREACH, statefulCall, http.StatusServiceUnavailable, patience, true},
+		"refuses":                       {syscall.ECONNREFUSED, statefulCall, http.StatusNotFound, 0, true},
+		"a session":                     {nil, pingMessage, http.StatusNotFound, 0, false},
+		"a batch":                       {nil, "[" + pingMessage + "]", http.StatusNotFound, 0, false},
+		"an answer, which has no owner": {nil, `{"jsonrpc":"2.0","id":1,"result":{"requestState":"s"}}`, http.StatusNotFound, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				asked := false
+				l, begin := newLonely(t, Options{State: func(*edge.Request) (sessionid.Owner, bool) {
+					asked = true
+					return there, true
+				}}), time.Now()
+				l.fail = func() (dial, handshake error) { return test.dial, nil }
+				w := l.postTo(t, "", test.body)
+				if w.Code != test.status || time.Since(begin) != test.after || asked != test.asked {
+					t.Errorf("%d after %s: %s; asked: %t", w.Code, time.Since(begin), w.Body, asked)
+				}
+				if w.Code == http.StatusServiceUnavailable && !strings.Contains(w.Body.String(), `"id":"a"`) {
+					t.Errorf("the answer names no request: %s", w.Body)
+				}
+			})
+		})
 	}
 }

@@ -20,18 +20,24 @@ import (
 // and the server has not learned it.
 func (x *exchange) binds() bool { return x.r.Caller.Identity() != nil }
 
+// sealsStates reports whether states in this exchange name their pod, although the adapter does not know who calls. In
+// a session they need not: its id does.
+func (x *exchange) sealsStates() bool {
+	return !x.binds() && x.session == nil && rpc.TakesInput(x.method) && isStateless(x.r) && x.proxy.Handles.Binds(&x.r.Caller)
+}
+
 // claims checks the handles that the caller names. If one is not the caller's, it answers as servers do to one
 // that they do not know, and the server gets nothing.
 func (x *exchange) claims() bool {
-	if !x.binds() {
+	if !x.binds() && !x.sealsStates() {
 		return true
 	}
-	if !x.claimEvent() {
+	if x.binds() && !x.claimEvent() {
 		return false
 	}
 	for i := range x.r.Messages {
 		message := &x.r.Messages[i]
-		if err := x.proxy.Handles.Claim(x.r.Caller.Principal, message.Bytes, &message.Envelope); err != nil {
+		if err := x.proxy.Handles.Claim(&x.r.Caller, message.Bytes, &message.Envelope); err != nil {
 			x.r.NoteForeign()
 			status := http.StatusOK
 			if x.id == nil { // there is no request for the error to answer
@@ -82,7 +88,7 @@ func (x *exchange) bindEvent(event *rpc.Event) {
 
 // bind is a filter that hides nothing, and binds handles to the caller.
 func (x *exchange) bind(answer []byte, e *rpc.Envelope) []byte {
-	return x.proxy.Handles.Bind(x.r.Caller.Principal, answer, e)
+	return x.proxy.Handles.Bind(&x.r.Caller, answer, e)
 }
 
 // rebind is bind for an answer that a filter may have changed.

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -39,10 +40,18 @@ func newVerified(t *testing.T, server http.Handler, memory *budget.Budget) *endp
 	}
 	rights := policy.For(&identity.Identity{Issuer: "corp", User: "corp:alice", Groups: []string{"system:authenticated"}})
 	return newEndpoint(t, newBackend(t, server), func(o *Options) {
-		key := adapterapi.NewKey()
-		o.Handles = handle.New(func() adapterapi.Keyring { return adapterapi.Keyring{Current: key} })
+		o.Handles = newHandles(t, false)
 		o.Memory = memory
 	}, func(o *edge.Options) { o.Authenticate = alice{rights} })
+}
+
+func newHandles(t *testing.T, peers bool) *handle.Binder {
+	t.Helper()
+	held, err := keys.New(adapterapi.Keyring{Current: adapterapi.NewKey()}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handle.New(handle.Options{Keys: held, Peers: peers})
 }
 
 const (

@@ -59,6 +59,9 @@ func (x *exchange) run() {
 func (x *exchange) answer(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response) {
 	shown := x.filter(response.Header)
 	if shown == nil && !x.binds() { // nearly always without verified callers
+		if x.sealsStates() {
+			x.sealStates(response)
+		}
 		x.relay(ctx, cancel, response)
 		return
 	}

@@ -60,7 +60,7 @@ type Options struct {
 	// Initialize opens a session in the server's place. It returns false if the server is to open
 	// it; may be nil.
 	Initialize func(w http.ResponseWriter, r *edge.Request) bool
-	// Handles belong to the verified callers that got them from the server.
+	// Handles belong to the callers that got them from the server.
 	Handles *handle.Binder
 	// Memory has room for the messages that the proxy reads; nil is no limit.
 	Memory *budget.Budget
@@ -198,11 +198,13 @@ var errTooManyRequests = fault.Busy("too many requests are in flight")
 // passSingle forwards a request that belongs to no session. Streams do not take the places of calls,
 // because clients keep them open.
 func (p *Proxy) passSingle(x *exchange) {
-	if err := p.Sessions.Enter(); err != nil {
+	switch err := p.Sessions.Enter(); {
+	case err == nil:
+		defer p.Sessions.Leave()
+	case !x.continues(): // no other pod can go on with what was begun here
 		x.turnAway(err)
 		return
 	}
-	defer p.Sessions.Leave()
 	count, limit := &p.single, p.Single
 	switch {
 	case x.r.Caller.Probe:

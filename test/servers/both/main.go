@@ -4,10 +4,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"log"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -42,7 +44,24 @@ func main() {
 		os.Exit(7)
 		return ""
 	})
+	mcp.AddTool(server, &mcp.Tool{Name: "remember", Description: "Asks to be called again, with a state that this process alone knows."}, remember)
 	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
 		log.Fatalf("both: %v", err)
 	}
+}
+
+var remembered sync.Map // states
+
+func remember(_ context.Context, request *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+	state := request.Params.RequestState
+	if state == "" {
+		state = rand.Text()
+		remembered.Store(state, nil)
+		return &mcp.CallToolResult{RequestState: state}, nil, nil
+	}
+	text := "forgotten"
+	if _, ok := remembered.LoadAndDelete(state); ok {
+		text = "remembered"
+	}
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 }

@@ -29,7 +29,7 @@ type Options struct {
 	Server interface {
 		Serve(ctx context.Context, request session.Message, admission sessionless.Admission) (*sessionless.Call, error)
 	}
-	// Handles belong to the verified callers that got them from the server; nil binds none.
+	// Handles belong to the callers that got them from the server; nil binds none.
 	Handles *handle.Binder
 	// TranslateSetting is the user's name of the setting that has the Server translate.
 	TranslateSetting string
@@ -85,15 +85,10 @@ func (e *Endpoint) Serve(w http.ResponseWriter, r *edge.Request) {
 	e.reply(w, r, c, filter)
 }
 
-// binds reports whether handles belong to the caller of a request.
-func (e *Endpoint) binds(r *edge.Request) bool {
-	return e.options.Handles != nil && r.Caller.Identity() != nil
-}
-
 // claims reports whether all handles in a request are the caller's.
 func (e *Endpoint) claims(r *edge.Request) bool {
 	message := &r.Messages[0]
-	return !e.binds(r) || e.options.Handles.Claim(r.Caller.Principal, message.Bytes, &message.Envelope) == nil
+	return !e.options.Handles.Binds(&r.Caller) || e.options.Handles.Claim(&r.Caller, message.Bytes, &message.Envelope) == nil
 }
 
 // refuse answers a request that the server does not get.

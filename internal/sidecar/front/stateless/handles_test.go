@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/identity"
+	"github.com/slipway-mcp/slipway/internal/sidecar/keys"
 )
 
 var sharedKey = adapterapi.NewKey()
@@ -29,7 +30,11 @@ func (byName) Authenticate(r *http.Request) (caller.Caller, *edge.Refusal) {
 func replica(t *testing.T) *stage {
 	t.Helper()
 	s := newStage(t, nil, nil)
-	s.endpoint.options.Handles = handle.New(func() adapterapi.Keyring { return adapterapi.Keyring{Current: sharedKey} })
+	held, err := keys.New(adapterapi.Keyring{Current: sharedKey}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.endpoint.options.Handles = handle.New(handle.Options{Keys: held})
 	s.change = append(s.change, func(o *edge.Options) { o.Authenticate = byName{} })
 	return s
 }

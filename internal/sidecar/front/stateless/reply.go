@@ -108,12 +108,13 @@ func (p *reply) next() (sessionless.Event, bool) {
 
 // bind binds the handles in an answer to the caller.
 func (p *reply) bind(answer *sessionless.Event) {
-	if !p.endpoint.binds(p.r) || !handle.Mentions(answer.Message) {
+	handles := p.endpoint.options.Handles
+	if !handles.Binds(&p.r.Caller) || !handle.Mentions(answer.Message) {
 		return
 	}
 	message := bytes.Clone(answer.Message) // which others may hold, and Bind overwrites
 	if envelope, err := rpc.ScanLenient(message); err == nil {
-		answer.Message = p.endpoint.options.Handles.Bind(p.r.Caller.Principal, message, &envelope)
+		answer.Message = handles.Bind(&p.r.Caller, message, &envelope)
 	}
 	if envelope, err := rpc.ScanLenient(answer.Message); err == nil {
 		noteError(answer, &envelope)
