@@ -37,7 +37,14 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{
-		Self: c.Owner, Parse: c.Keys.Parse, State: func(r *edge.Request) (sessionid.Owner, bool) {
+		Self: c.Owner, Parse: func(id string) (owner sessionid.Owner, returns bool, err error) {
+			if kept, err := c.Keys.ParseKept(id); err == nil {
+				return kept.Owner, true, nil
+			}
+			owner, err = c.Keys.Parse(id)
+			return owner, false, err
+		},
+		State: func(r *edge.Request) (sessionid.Owner, bool) {
 			message := &r.Messages[0]
 			return handle.OwnerOf(c.Keys.States(), &r.Caller, message.Bytes, &message.Envelope)
 		},

@@ -91,6 +91,11 @@ func startReplicas(t *testing.T, count int, change func(*config.Config), command
 
 func startReplica(t *testing.T, cfg config.Config, peers net.Listener, command ...string) *replica {
 	t.Helper()
+	return startReplicaAt(t, cfg, newListener(t), peers, command...)
+}
+
+func startReplicaAt(t *testing.T, cfg config.Config, clients, peers net.Listener, command ...string) *replica {
+	t.Helper()
 	if len(command) == 0 {
 		command = []string{echoServer}
 	}
@@ -98,7 +103,7 @@ func startReplica(t *testing.T, cfg config.Config, peers net.Listener, command .
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapter, clients, admin := New(direct, cfg), newListener(t), newListener(t)
+	adapter, admin := New(direct, cfg), newListener(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: admin, Peers: peers}) }()

@@ -52,7 +52,7 @@ func NewProxy(env *Env) Backend {
 	p.servers = append(p.servers, p.translatedSessions)
 	p.proxy = proxy.New(proxy.Options{
 		Translate: p.translate, Initialize: p.initialize,
-		URL: env.UpstreamURL, MintID: env.MintID, Number: env.nextNumber, Sessions: env.Sessions,
+		URL: env.UpstreamURL, MintID: env.MintID, Keeper: env.keeper(), Owner: env.Owner, Number: env.nextNumber, Sessions: env.Sessions,
 		Handles: p.handles, Memory: env.Memory,
 		Limits: proxy.Limits{
 			Calls: env.CallsPerSession, Streams: env.StreamsPerSession, Single: sessionless.MaxCalls, Listens: sessionless.MaxListens,
@@ -61,6 +61,14 @@ func NewProxy(env *Env) Backend {
 		},
 	})
 	return p
+}
+
+// keeper returns what makes ids that outlive the adapter, if its keys do.
+func (e *Env) keeper() proxy.Keeper {
+	if e.Keys != nil && e.Keys.Shared() {
+		return e.Keys
+	}
+	return nil
 }
 
 // spoken is the revision by which the keeper speaks with the server, and the digest of the

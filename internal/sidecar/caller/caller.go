@@ -80,6 +80,16 @@ func (c *Caller) Rights() *rules.Rights {
 	return c.Grant.Rights
 }
 
+// PrincipalDigest stands for the principal, and for whether the adapter has verified it: a caller that only has the same name is
+// another one.
+func (c *Caller) PrincipalDigest() [sha256.Size]byte {
+	kind := "unverified\x00"
+	if c.Identity() != nil {
+		kind = "verified\x00"
+	}
+	return sha256.Sum256([]byte(kind + string(c.Principal)))
+}
+
 // Group names the callers that may share processes of a server that keeps state: those with the same
 // verified principal, or with the same token, or with the same address and no token. It holds no secret.
 func (c *Caller) Group() string {

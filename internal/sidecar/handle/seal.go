@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
-	"hash"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -81,15 +80,13 @@ func unseal(message []byte, state rpc.Span) {
 	raw[sealSize] = '"'
 }
 
-// digestOf stands for a state of a caller. A verified caller has no state of one that is not, although both may have
-// the same name. A client may spell the state with other escapes than the server, so the digest is of the decoded
-// text.
+// digestOf stands for a state of a caller. A client may spell the state with other escapes than the server, so the digest
+// is of the decoded text.
 func digestOf(c *caller.Caller, state []byte) (digest sessionid.Digest) {
-	kind := []byte{0}
-	if c.Identity() != nil {
-		kind[0] = 1
-	}
-	writeTo(sha256.New(), kind, c.Principal, state).Sum(digest[:0])
+	hash, who := sha256.New(), c.PrincipalDigest()
+	_, _ = hash.Write(who[:]) // never fails
+	_, _ = hash.Write(state)
+	hash.Sum(digest[:0])
 	return digest
 }
 
@@ -126,13 +123,9 @@ func (b *Binder) ClaimEvent(by caller.Principal, id string) (string, bool) {
 
 // proofOf proves that the adapter gave the id of an event to a principal.
 func proofOf(key adapterapi.Key, principal caller.Principal, id []byte) []byte {
-	return writeTo(hmac.New(sha256.New, key.Derive(adapterapi.UseEventIDs)), nil, principal, id).Sum(nil)
-}
-
-// writeTo writes the parts such that others do not look alike.
-func writeTo(h hash.Hash, kind []byte, principal caller.Principal, text []byte) hash.Hash {
-	for _, part := range [][]byte{kind, binary.BigEndian.AppendUint64(nil, uint64(len(principal))), []byte(principal), text} {
-		_, _ = h.Write(part) // never fails
-	}
-	return h
+	mac := hmac.New(sha256.New, key.Derive(adapterapi.UseEventIDs))
+	_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(principal)))) // never fails
+	_, _ = mac.Write([]byte(principal))
+	_, _ = mac.Write(id)
+	return mac.Sum(nil)
 }

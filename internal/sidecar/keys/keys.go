@@ -125,6 +125,16 @@ func (k *Keys) Mint(owner sessionid.Owner) string { return k.current.Load().ids.
 // Parse returns the owner that a session id names, or sessionid.ErrInvalid.
 func (k *Keys) Parse(id string) (sessionid.Owner, error) { return k.current.Load().ids.Parse(id) }
 
+// MintKept makes the id of a session that the server keeps. It returns false if the session has none that fits.
+func (k *Keys) MintKept(session *sessionid.Kept) (string, bool) {
+	return k.current.Load().ids.MintKept(session)
+}
+
+// ParseKept reads the id of a session that the server keeps. The error is sessionid.ErrInvalid.
+func (k *Keys) ParseKept(id string) (sessionid.Kept, error) {
+	return k.current.Load().ids.ParseKept(id)
+}
+
 // States makes and reads the seals of states.
 func (k *Keys) States() *sessionid.States { return k.current.Load().states }
 

@@ -35,7 +35,7 @@ func (p *passage) introduce(ctx context.Context) bool {
 	switch {
 	case ctx.Err() != nil:
 	case dialed:
-		p.router.judge(p.owner, failed.Outcome, 1)
+		p.router.judge(p.owner, failed.Outcome, 1, p.returns)
 		return true
 	case w.dropped, errors.Is(err, relay.ErrLost):
 		return true

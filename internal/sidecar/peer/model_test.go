@@ -52,7 +52,10 @@ func newModel(t *testing.T) *model {
 	m.ids, parse = idsOf(t)
 	for entry := range m.routers {
 		for stage := range stages {
-			m.routers[entry][stage] = &Router{options: Options{Self: modelOwner(entry), Parse: parse[stage]}}
+			m.routers[entry][stage] = &Router{options: Options{Self: modelOwner(entry), Parse: func(id string) (sessionid.Owner, bool, error) {
+				owner, err := parse[stage](id)
+				return owner, false, err
+			}}}
 		}
 	}
 	return m
@@ -69,10 +72,10 @@ func (m *model) send(w *world, session, entry int) answer {
 	router := m.routers[entry][w.pods[entry].stage]
 	router.notes = w.entry[entry].notes
 	router.options.Standing = func(uid [16]byte) roster.Standing { return m.standing(w, entry, int(uid[0])-1) }
-	if _, elsewhere := router.locate("forged", w.time()); elsewhere {
+	if _, _, elsewhere := router.locate("forged", w.time()); elsewhere {
 		m.fail("an id that no key has made leads to a pod")
 	}
-	owner, elsewhere := router.locate(m.ids[session], w.time())
+	owner, _, elsewhere := router.locate(m.ids[session], w.time())
 	if !elsewhere {
 		m.checkNotFound(w, session, entry, untried)
 		return m.answer(notFound)
@@ -100,7 +103,7 @@ func (m *model) attempt(w *world, session int) answer {
 		return m.answer(notFound) // the pod that had it says so
 	}
 	w.entry[entry].sighting[session].note(w.now, last)
-	_, verdict := w.writable(entry).judge(modelOwner(session).UID, last, m.standing(w, entry, session), f.attempts, w.time())
+	_, verdict := w.writable(entry).judge(modelOwner(session).UID, knowledge{contact: last, listing: m.standing(w, entry, session)}, f.attempts, w.time())
 	switch {
 	case verdict == over:
 		m.checkNotFound(w, session, entry, last)

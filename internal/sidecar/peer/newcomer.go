@@ -157,7 +157,7 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 	defer router.calls.end()
 	header := outgoing(n.r.Header, n.r.RemoteAddr, &n.r.Caller)
 	header[headerPlace] = []string{placeIfFree}
-	p := passage{router: router, w: n.w, r: n.r, owner: to.Owner, request: relay.Request{
+	p := passage{router: router, w: n.w, r: n.r, owner: to.Owner, what: "session", request: relay.Request{
 		Method: n.r.Method, Target: n.r.URL.RequestURI(), Host: n.r.Host, Header: header,
 		Body: n.r.Body, Client: n.r.Caller.ShareKey(), Once: true,
 	}}
@@ -166,7 +166,7 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 	err := router.options.Relay.Forward(n.r.Context(), answer, to.Owner, &p.request)
 	if failed, ok := errors.AsType[*relay.DialError](err); ok {
 		n.placer.loads.fail(to, time.Now())
-		router.judge(to.Owner, failed.Outcome, 1)
+		router.judge(to.Owner, failed.Outcome, 1, false)
 		return false
 	}
 	n.placer.loads.answered(to, answer.said, time.Now())

@@ -39,8 +39,7 @@ func newNotes() *notes { return &notes{pods: map[[16]byte]note{}} }
 
 // judge returns the verdict on a pod after an attempt to connect that failed, and what it is based on. It remembers the
 // attempt.
-func (n *notes) judge(pod [16]byte, last contact, listing roster.Standing, attempt int, now time.Time) (knowledge, verdict) {
-	known := knowledge{contact: last, listing: listing}
+func (n *notes) judge(pod [16]byte, known knowledge, attempt int, now time.Time) (knowledge, verdict) {
 	switch known.contact {
 	case stranger:
 		n.left(pod, now, false)

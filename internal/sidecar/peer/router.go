@@ -31,8 +31,9 @@ const (
 type Options struct {
 	// Self is this pod, at its peer port.
 	Self sessionid.Owner
-	// Parse returns the owner of a session; an error if the id is none of this server.
-	Parse func(id string) (sessionid.Owner, error)
+	// Parse returns the owner of a session, and whether the session outlives a restart of the owner's adapter; an error
+	// if the id is none of this server.
+	Parse func(id string) (owner sessionid.Owner, returns bool, err error)
 	// State returns the pod that gave the client the state which a request without a session goes on with; false if
 	// there is none.
 	State func(r *edge.Request) (sessionid.Owner, bool)
@@ -79,7 +80,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	default:
 		return true // no pod takes it
 	}
-	owner, elsewhere := t.locate(id, time.Now())
+	owner, returns, elsewhere := t.locate(id, time.Now())
 	if !elsewhere {
 		return true
 	}
@@ -89,7 +90,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		return false
 	}
 	p := t.newPassage(w, r, owner, body)
-	p.request.Rest, p.request.ContentLength = rest, r.ContentLength
+	p.returns, p.request.Rest, p.request.ContentLength = returns, rest, r.ContentLength
 	if r.Method == http.MethodGet {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
@@ -104,14 +105,14 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	return p.call()
 }
 
-// locate returns the pod that a request in a session goes to. This pod answers requests with ids of no pod, and those
+// locate returns the pod that a request in a session goes to, and whether the session outlives a restart of its adapter. This pod answers requests with ids of no pod, and those
 // whose pod cannot have the session, without a connection to any.
-func (t *Router) locate(id string, now time.Time) (owner sessionid.Owner, elsewhere bool) {
-	owner, err := t.options.Parse(id)
+func (t *Router) locate(id string, now time.Time) (owner sessionid.Owner, returns, elsewhere bool) {
+	owner, returns, err := t.options.Parse(id)
 	if err != nil || t.isServedHere(owner, now) {
-		return sessionid.Owner{}, false
+		return sessionid.Owner{}, false, false
 	}
-	return owner, true
+	return owner, returns, true
 }
 
 // ByState implements edge.Locator. It leaves a state of a pod that has ended to this pod: a server may go on with it in any
@@ -143,6 +144,7 @@ type passage struct {
 	r       *edge.Request
 	owner   sessionid.Owner
 	request relay.Request
+	returns bool   // the session outlives a restart of the owner's adapter
 	what    string // the owner has, for people
 	id      []byte // of a request without a session
 }
@@ -176,7 +178,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 			p.finish(err)
 			return false
 		}
-		switch verdict := p.router.judge(p.owner, failed.Outcome, attempt); {
+		switch verdict := p.router.judge(p.owner, failed.Outcome, attempt, p.returns); {
 		case verdict == over:
 			return true
 		case verdict != wait || !pause(patient):
@@ -194,8 +196,9 @@ func (p *passage) begun() {
 }
 
 // judge returns the verdict on an owner that could not be connected to, and logs it.
-func (t *Router) judge(pod sessionid.Owner, outcome relay.Outcome, attempt int) verdict {
-	known, verdict := t.notes.judge(pod.UID, contactOf(outcome), t.options.Standing(pod.UID), attempt, time.Now())
+func (t *Router) judge(pod sessionid.Owner, outcome relay.Outcome, attempt int, returns bool) verdict {
+	seen := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod.UID), returns: returns}
+	known, verdict := t.notes.judge(pod.UID, seen, attempt, time.Now())
 	t.tell(pod, &known, verdict)
 	return verdict
 }

@@ -41,8 +41,8 @@ func newLonely(t *testing.T, options Options) *lonely {
 	t.Helper()
 	l := &lonely{}
 	options.Self = sessionid.Owner{UID: [16]byte{1}, Address: netip.MustParseAddrPort("192.0.2.1:16272")}
-	options.Parse = func(string) (sessionid.Owner, error) {
-		return there, nil
+	options.Parse = func(id string) (owner sessionid.Owner, returns bool, err error) {
+		return there, id == "kept", nil
 	}
 	options.Standing = roster.New().Standing
 	options.Relay = relay.New(relay.Options{
@@ -256,4 +256,24 @@ func TestOwnersOfStates(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the adapter of a pod restarts, sessions that it will have again are not over.
+func TestOwnersThatComeBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, begin := newLonely(t, Options{}), time.Now()
+		l.fail = func() (dial, handshake error) { return syscall.ECONNREFUSED, nil }
+		for session, want := range map[string]int{"kept": http.StatusServiceUnavailable, "there": http.StatusNotFound} {
+			if w := l.postTo(t, session, pingMessage); w.Code != want {
+				t.Errorf("%s: %d %s, want %d", session, w.Code, w.Body, want)
+			}
+		}
+		if waited := time.Since(begin); waited != patience {
+			t.Errorf("waited for %s", waited)
+		}
+		if w := l.postTo(t, "kept", initializeMessage); w.Code != http.StatusNotFound { // the answer of this pod
+			t.Errorf("initialize: %d %s", w.Code, w.Body)
+		}
+	})
 }

@@ -100,6 +100,6 @@ func (t *Router) look(pod sessionid.Owner) bool {
 		return t.draining.Err() == nil
 	}
 	contact := contactOf(failed.Outcome)
-	_, _ = t.notes.judge(pod.UID, contact, t.options.Standing(pod.UID), 1, time.Now())
+	_, _ = t.notes.judge(pod.UID, knowledge{contact: contact, listing: t.options.Standing(pod.UID)}, 1, time.Now())
 	return contact == unreachable || contact == unready
 }

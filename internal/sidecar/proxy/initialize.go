@@ -74,7 +74,7 @@ func (p *Proxy) forwardInitialize(x *exchange) {
 		opened := p.newSession(serverID, revision, &x.r.Caller)
 		defer opened.leave(false)
 		x.r.Record.Session, x.r.Record.Revision = opened.Number, edge.KnownRevision(revision)
-		id := p.MintID()
+		id := p.mintID(opened, &x.r.Caller)
 		slot.Fill(x.r.Context(), id, opened)
 		x.w.Header().Set(front.HeaderSession, id)
 	default:

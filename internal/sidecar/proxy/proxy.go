@@ -18,6 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
 // Limits bound how much a Proxy does at a time, and for how long. The zero value of a field is not a
@@ -50,8 +51,11 @@ type Metrics struct {
 // Options say which server a Proxy is for, and how it behaves.
 type Options struct {
 	URL    *url.URL      // of the server's endpoint, such as http://127.0.0.1:3000/mcp
-	MintID func() string // makes the id of a session that was opened
-	Number func() string // makes its number in the log
+	MintID func() string // makes the id of a session that was opened, and that ends with the adapter
+	// Keeper makes the ids of sessions that outlive the adapter; nil if none do.
+	Keeper Keeper
+	Owner  sessionid.Owner // this pod, which has the sessions
+	Number func() string   // makes its number in the log
 	// Sessions has the server's sessions, and may have others.
 	Sessions *session.Registry
 	// Translate answers a message that belongs to no session in the server's place. It returns
@@ -80,6 +84,7 @@ type Proxy struct {
 	ending  chan struct{} // bounds how many sessions are ended at a time
 	outage  atomic.Int64  // when the server was last seen to be away, in Unix nanoseconds
 	streams atomic.Bool   // the server is known to answer GET with a stream
+	former  *former
 
 	// Requests in flight that belong to no session.
 	single, listens, probes atomic.Int64
@@ -87,7 +92,9 @@ type Proxy struct {
 
 // New returns a Proxy.
 func New(options Options) *Proxy {
-	return &Proxy{Options: options, server: remote.NewEndpoint(options.URL), ending: make(chan struct{}, endingAtATime)}
+	return &Proxy{
+		Options: options, server: remote.NewEndpoint(options.URL), ending: make(chan struct{}, endingAtATime), former: newFormer(),
+	}
 }
 
 // InFlight is the number of requests in flight that belong to no session, without those of the probe.
@@ -124,7 +131,7 @@ func (p *Proxy) Check(w http.ResponseWriter, r *edge.Request) bool {
 		return true
 	}
 	found, ok := p.Sessions.Find(name).(*proxySession)
-	if ok && found.admits(&r.Caller) || streamable.MayInitialize(r) {
+	if ok && found.admits(&r.Caller) || streamable.MayInitialize(r) || !ok && p.comesBack(r, name) {
 		return true
 	}
 	noteForeign(r, found)
@@ -152,12 +159,11 @@ func (p *Proxy) pass(x *exchange) {
 		p.passSingle(x)
 		return
 	}
-	entered, ok := p.Sessions.Find(id).(*proxySession)
-	if !ok {
-		p.gone(x.w, x.r)
-		return
+	entered, err := p.find(x.r, id)
+	if err == nil {
+		err = entered.enter(&x.r.Caller, x.stream, useOf(x))
 	}
-	switch err := entered.enter(&x.r.Caller, x.stream, useOf(x)); {
+	switch {
 	case err == nil:
 	case errors.Is(err, errUnknown):
 		noteForeign(x.r, entered)
@@ -229,8 +235,12 @@ func (p *Proxy) delete(w http.ResponseWriter, r *edge.Request) {
 		return
 	}
 	// The session ends whatever the server answers, so the server must have accepted the caller.
-	found, ok := p.Sessions.Find(id).(*proxySession)
-	if !ok || !found.Owner.IsVerified(&r.Caller) || !found.EndIf(session.ErrClient, always) {
+	found, err := p.find(r, id)
+	switch {
+	case err != nil && !errors.Is(err, errUnknown):
+		(&exchange{proxy: p, w: w, r: r}).turnAway(err)
+		return
+	case err != nil, !found.Owner.IsVerified(&r.Caller), !found.EndIf(session.ErrClient, always):
 		noteForeign(r, found)
 		p.gone(w, r)
 		return

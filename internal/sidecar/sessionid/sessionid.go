@@ -11,7 +11,8 @@
 //	sealed   AES-256-GCM: owner UID 16, owner address 16 + port 2, and more
 //	tag      16 bytes; version and key id are authenticated too
 //
-// Version 1 is a session: 16 random bytes are sealed besides. Version 2 is the owner of a state, see States.
+// Version 1 is a session: 16 random bytes are sealed besides. Version 2 is the owner of a state, see States. Version 3 is a
+// session that its server keeps, see Kept.
 package sessionid
 
 import (
@@ -28,6 +29,7 @@ import (
 const (
 	versionSession = 1
 	versionState   = 2
+	versionKept    = 3
 
 	keyIDSize  = 4
 	headSize   = 1 + keyIDSize
@@ -44,7 +46,7 @@ const (
 	KeySize = 32
 )
 
-// Length is the length of the id of a session.
+// Length is the length of the id of a session, unless the server keeps it.
 var Length = base64.RawURLEncoding.EncodedLen(sessionSize)
 
 // ErrInvalid says that no key of the server has made the id. It does not say why, so that a client
@@ -101,11 +103,11 @@ func (c *Codec) Mint(owner Owner) string {
 	return c.seal(versionSession, plain, nil)
 }
 
-// Parse returns the owner that an id names, or ErrInvalid. It does not read a text of
-// another length.
+// Parse returns the owner that the id of a session names, or ErrInvalid.
 func (c *Codec) Parse(id string) (Owner, error) {
 	if len(id) != Length {
-		return Owner{}, ErrInvalid
+		kept, err := c.ParseKept(id)
+		return kept.Owner, err
 	}
 	plain, err := c.open(versionSession, id, nil)
 	if err != nil {
