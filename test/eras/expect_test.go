@@ -37,34 +37,36 @@ type server struct {
 	command []string // without the file that it keeps; the first is a program of test/servers
 	flags   []string // of the adapter
 	ways    []way    // one for each of the revisions
+	// elsewhere says that clients use another replica than the one that has their sessions and parked calls.
+	elsewhere bool
 }
 
 // columns is the matrix. A server on standard input and output comes after the flags, and
 // one that speaks HTTP is run beside the adapter.
 var columns = []server{
 	{
-		"stdio, legacy", []string{"era", "legacy", "matrix"}, []string{"--legacy-sse"},
-		[]way{native, native, native, native, fallsBack},
+		name: "stdio, legacy", command: []string{"era", "legacy", "matrix"}, flags: []string{"--legacy-sse"},
+		ways: []way{native, native, native, native, fallsBack},
 	},
 	{
-		"stdio, both eras", []string{"matrix"}, []string{"--legacy-sse"},
-		[]way{native, native, native, native, native},
+		name: "stdio, both eras", command: []string{"matrix"}, flags: []string{"--legacy-sse"},
+		ways: []way{native, native, native, native, native},
 	},
 	{
-		"stdio, modern", []string{"era", "modern", "matrix"}, []string{"--legacy-sse"},
-		[]way{translated, translated, translated, translated, native},
+		name: "stdio, modern", command: []string{"era", "modern", "matrix"}, flags: []string{"--legacy-sse"},
+		ways: []way{translated, translated, translated, translated, native},
 	},
 	{
-		"streamable-http, legacy", []string{"matrix", "-http", "legacy"}, []string{"--transport", "streamable-http", "--legacy-sse"},
-		[]way{native, native, native, native, fallsBack},
+		name: "streamable-http, legacy", command: []string{"matrix", "-http", "legacy"}, flags: []string{"--transport", "streamable-http", "--legacy-sse"},
+		ways: []way{native, native, native, native, fallsBack},
 	},
 	{
-		"streamable-http, modern", []string{"matrix", "-http", "modern"}, []string{"--transport", "streamable-http", "--legacy-sse"},
-		[]way{translated, translated, translated, translated, native},
+		name: "streamable-http, modern", command: []string{"matrix", "-http", "modern"}, flags: []string{"--transport", "streamable-http", "--legacy-sse"},
+		ways: []way{translated, translated, translated, translated, native},
 	},
 	{
-		"sse", []string{"matrix", "-http", "sse"}, []string{"--transport", "sse", "--legacy-sse"},
-		[]way{native, native, native, native, fallsBack},
+		name: "sse", command: []string{"matrix", "-http", "sse"}, flags: []string{"--transport", "sse", "--legacy-sse"},
+		ways: []way{native, native, native, native, fallsBack},
 	},
 }
 

@@ -55,6 +55,9 @@ func (s server) start(t *testing.T) address {
 	} else {
 		flags = append(append(flags, "--"), command...)
 	}
+	if s.elsewhere {
+		return throughAnother(t, adapter.Replicas(t, *programs["sidecar"], 2, flags...))
+	}
 	url := adapter.Start(t, *programs["sidecar"], flags...)
 	return address{http: url, sse: strings.TrimSuffix(url, "/mcp") + "/sse"}
 }
