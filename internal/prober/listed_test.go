@@ -175,10 +175,11 @@ func TestLoadsInLists(t *testing.T) {
 func TestListsOfALargeServer(t *testing.T) {
 	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
 		r := w.adapters()
-		const number, minutes = 60, 2
+		const number, minutes = 30, 1
+		eager := func(i *Instance) { i.Interval, i.Stored = time.Second, "1" } // its catalog need not be read again
 		var pods []Instance
 		for n := range number {
-			pods = append(pods, pod(fmt.Sprintf("p%03d", n)))
+			pods = append(pods, pod(fmt.Sprintf("p%03d", n), eager))
 		}
 		w.Watch(alpha, pods)
 		w.pass(time.Minute)
