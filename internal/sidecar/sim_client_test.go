@@ -63,13 +63,13 @@ func (k *simClient) connectAnew() {
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, simConnect)
 			defer cancel()
-			return k.c.net.dial(ctx, k.host, netip.AddrPortFrom(k.c.endpoint(k.random), simClientPort))
+			return k.c.net.dial(ctx, k.host, netip.AddrPortFrom(k.c.endpoint(), simClientPort))
 		},
 	}}
 }
 
 // endpoint is a pod that the Service leads to.
-func (c *simCluster) endpoint(random *rand.Rand) netip.Addr {
+func (c *simCluster) endpoint() netip.Addr {
 	var ready []*simPod
 	for _, p := range c.snapshot() {
 		p.mu.Lock()
@@ -81,7 +81,7 @@ func (c *simCluster) endpoint(random *rand.Rand) netip.Addr {
 	if len(ready) == 0 {
 		return netip.MustParseAddr("10.255.0.1")
 	}
-	return ready[random.IntN(len(ready))].host.address
+	return ready[c.net.pick(len(ready))].host.address
 }
 
 // simAnswer is what became of a request.

@@ -170,6 +170,13 @@ func (n *simNet) blocked(a, b *simHost) bool {
 	return n.blockedLocked(a, b)
 }
 
+// pick is a random number below a bound.
+func (n *simNet) pick(below int) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.random.IntN(below)
+}
+
 // delayLocked is the time of one way.
 func (n *simNet) delayLocked() time.Duration {
 	d := time.Duration(n.random.Int64N(int64(simLatency))) + n.slow
