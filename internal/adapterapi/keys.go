@@ -119,10 +119,11 @@ func (r Keyring) Equal(other Keyring) bool { return slices.Equal(r.All(), other.
 
 // Encode is the two entries of the Secret.
 func (r Keyring) Encode() (current, accepted string) {
+	var lines strings.Builder
 	for _, key := range r.Accepted {
-		accepted += key.Encode() + "\n"
+		lines.WriteString(key.Encode() + "\n")
 	}
-	return r.Current.Encode(), accepted
+	return r.Current.Encode(), lines.String()
 }
 
 // WithCurrent is the ring with another of its keys as the current one. The one that was current is still accepted.

@@ -38,11 +38,11 @@ func (k KeyUse) Uses(id string) bool {
 }
 
 func (k KeyUse) String() string {
-	text := k.Current
+	parts := []string{k.Current}
 	for _, other := range k.Others {
-		text += "," + other.ID + "=" + strconv.FormatInt(other.Sessions, 10)
+		parts = append(parts, other.ID+"="+strconv.FormatInt(other.Sessions, 10))
 	}
-	return text
+	return strings.Join(parts, ",")
 }
 
 // ParseKeyUse reads what String returns. Counts have at most 40 bits, as those of Sessions have.

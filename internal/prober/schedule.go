@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -377,11 +378,11 @@ func keysUsed(use *adapterapi.KeyUse) string {
 	if use == nil {
 		return ""
 	}
-	text := use.Current
+	parts := []string{use.Current}
 	for _, other := range use.Others {
-		text += fmt.Sprintf(" %s %t", other.ID, other.Sessions > 0)
+		parts = append(parts, fmt.Sprintf("%s %t", other.ID, other.Sessions > 0))
 	}
-	return text
+	return strings.Join(parts, " ")
 }
 
 func words(r Result) string {

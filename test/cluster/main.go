@@ -112,33 +112,25 @@ func checkArgs(args []string) error {
 		return errors.New("one command is needed")
 	}
 	given := len(args) - 1
-	switch args[0] {
-	case "load":
-		if given == 0 {
-			return errors.New("load needs archives")
-		}
-	case "trust":
-		if given != 1 {
-			return errors.New("trust needs one HOST:PORT")
-		}
-	case "kill":
-		if given != 1 {
-			return errors.New("kill needs one container's id")
-		}
-	case "cut", "heal":
-		if given != 2 {
-			return fmt.Errorf("%s needs one container's id and one address", args[0])
-		}
-	case "stop-node", "start-node":
-		if given != 1 {
-			return fmt.Errorf("%s needs the name of one node", args[0])
-		}
-	default:
-		if given > 0 {
-			return fmt.Errorf("%s takes no arguments", args[0])
-		}
+	wanted, takes := arguments[args[0]]
+	switch {
+	case args[0] == "load" && given == 0:
+		return errors.New("load needs archives")
+	case takes && given != wanted.number:
+		return fmt.Errorf("%s needs %s", args[0], wanted.words)
+	case args[0] != "load" && !takes && given > 0:
+		return fmt.Errorf("%s takes no arguments", args[0])
 	}
 	return nil
+}
+
+// arguments are those of commands that take a fixed number of them.
+var arguments = map[string]struct {
+	number int
+	words  string
+}{
+	"trust": {1, "one HOST:PORT"}, "kill": {1, "one container's id"}, "cut": {2, "one container's id and one address"}, "heal": {2, "one container's id and one address"},
+	"stop-node": {1, "the name of one node"}, "start-node": {1, "the name of one node"},
 }
 
 func newProvider(name, dir string) (provider, error) {

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -118,7 +121,7 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 	It("mixes no sessions up, executes no call twice, and is over five seconds after its last fault", func(ctx SpecContext) {
 		server := stdioServer(ctx, newNamespace(ctx))
 		server.Spec.Replicas = new(int32(chaosReplicas))
-		server.Spec.Session = mcpv1alpha1.Session{MaxPerPod: new(int32(60)), DrainTimeout: &metav1.Duration{Duration: chaosDrain}}
+		server.Spec.Session = mcpv1alpha1.Session{MaxPerPod: new(int32(sessionsPerPod)), DrainTimeout: &metav1.Duration{Duration: chaosDrain}}
 		start(ctx, server)
 		awaitServing(ctx, server, chaosReplicas)
 		seed := uint64(GinkgoRandomSeed())
@@ -143,14 +146,19 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 	})
 })
 
-// choose returns a fault by weight.
+// choose returns a fault by weight, of those that SLIPWAY_FAULTS matches.
 func (c *chaos) choose() *fault {
+	GinkgoHelper()
+	chosen, err := regexp.Compile(os.Getenv("SLIPWAY_FAULTS"))
+	Expect(err).NotTo(HaveOccurred(), "SLIPWAY_FAULTS")
+	list := slices.DeleteFunc(slices.Clone(faults), func(f *fault) bool { return !chosen.MatchString(f.name) })
+	Expect(list).NotTo(BeEmpty(), "SLIPWAY_FAULTS matches no fault")
 	sum := 0
-	for _, f := range faults {
+	for _, f := range list {
 		sum += f.weight
 	}
 	at := c.random.IntN(sum)
-	for _, f := range faults {
+	for _, f := range list {
 		if at -= f.weight; at < 0 {
 			return f
 		}
@@ -174,14 +182,22 @@ func (c *chaos) happen(ctx context.Context, f *fault) {
 func (c *chaos) judge(report *swarm.Report) {
 	GinkgoHelper()
 	for _, incident := range report.Incidents {
-		Expect(c.explains(incident)).To(BeTrue(), func() string {
-			text := incident.String()
-			for _, one := range c.faults {
-				text += fmt.Sprintf("\n%s to %s: %s", one.began.Format("15:04:05.000"), one.ended.Format("15:04:05.000"), one.name)
-			}
-			return text
-		})
+		Expect(c.explains(incident)).To(BeTrue(), func() string { return c.story(report, incident.Client) })
 	}
+}
+
+// story is what happened, and what one client has seen of it.
+func (c *chaos) story(report *swarm.Report, client int) string {
+	var lines []string
+	for _, incident := range report.Incidents {
+		if incident.Client == client || incident.Kind == swarm.Wrong {
+			lines = append(lines, incident.String())
+		}
+	}
+	for _, one := range c.faults {
+		lines = append(lines, fmt.Sprintf("%s to %s: %s", one.began.Format("15:04:05.000"), one.ended.Format("15:04:05.000"), one.name))
+	}
+	return report.String() + "\n" + strings.Join(lines, "\n")
 }
 
 // explains says whether a client may have seen this. Sessions end only with their pod, and requests are lost only by

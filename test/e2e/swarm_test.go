@@ -45,12 +45,15 @@ func swarmOf(ctx context.Context, server *mcpv1alpha1.MCPServer, clients int, pa
 // busyMix is a bit of everything that clients do.
 var busyMix = swarm.Mix{Calls: 12, Streams: 2, Cancelled: 1, Questions: 1}
 
-// replicated is a server of several pods with room for so many sessions each.
-func replicated(ctx context.Context, replicas, sessions int) *mcpv1alpha1.MCPServer {
+// sessionsPerPod is the room that each pod has.
+const sessionsPerPod = 60
+
+// replicated is a server of several pods.
+func replicated(ctx context.Context, replicas int) *mcpv1alpha1.MCPServer {
 	GinkgoHelper()
 	server := stdioServer(ctx, newNamespace(ctx))
 	server.Spec.Replicas = new(int32(replicas))
-	server.Spec.Session = mcpv1alpha1.Session{MaxPerPod: new(int32(sessions)), DrainTimeout: &metav1.Duration{Duration: 2 * time.Minute}}
+	server.Spec.Session = mcpv1alpha1.Session{MaxPerPod: new(int32(sessionsPerPod)), DrainTimeout: &metav1.Duration{Duration: 2 * time.Minute}}
 	start(ctx, server)
 	awaitServing(ctx, server, replicas)
 	return server
@@ -86,11 +89,11 @@ func awaitSessions(ctx context.Context, s *swarm.Swarm, began time.Time) {
 
 // describe is the report with the first incidents.
 func describe(report *swarm.Report) string {
-	text := report.String()
+	lines := []string{report.String()}
 	for _, incident := range report.Incidents[:min(len(report.Incidents), 20)] {
-		text += "\n" + incident.String()
+		lines = append(lines, incident.String())
 	}
-	return text
+	return strings.Join(lines, "\n")
 }
 
 // expectNothingLost is for faults that no client may notice.
@@ -112,7 +115,7 @@ func expectAllKept(ctx context.Context, s *swarm.Swarm) {
 
 var _ = Describe("Many clients", Label("replicas"), func() {
 	It("are answered at any replica, each by its own process", func(ctx SpecContext) {
-		server := replicated(ctx, 5, 60)
+		server := replicated(ctx, 5)
 		began := time.Now()
 		s := swarmOf(ctx, server, 200, 500*time.Millisecond, swarm.Mix{Calls: 1})
 		awaitSessions(ctx, s, began)
@@ -125,7 +128,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("lose no event of a stream that they resume at another replica", func(ctx SpecContext) {
-		server := replicated(ctx, 5, 60)
+		server := replicated(ctx, 5)
 		s := swarmOf(ctx, server, 50, 50*time.Millisecond, swarm.Mix{Streams: 1, Cancelled: 1, Questions: 1})
 		Eventually(func() int { return s.Report().Resumed }).WithContext(ctx).WithTimeout(3 * time.Minute).Should(BeNumerically(">=", 50*3*4))
 		report := s.Stop()
@@ -135,7 +138,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("keep their sessions while pods are rolled out and scaled", func(ctx SpecContext) {
-		server := replicated(ctx, 5, 60)
+		server := replicated(ctx, 5)
 		began := time.Now()
 		s := swarmOf(ctx, server, 100, 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -155,7 +158,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("keep their sessions while keys rotate twice", func(ctx SpecContext) {
-		server := replicated(ctx, 5, 60)
+		server := replicated(ctx, 5)
 		began := time.Now()
 		s := swarmOf(ctx, server, 100, 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -168,7 +171,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("have their sessions at other replicas while one of them dies", func(ctx SpecContext) {
-		server := replicated(ctx, 5, 60)
+		server := replicated(ctx, 5)
 		began := time.Now()
 		s := swarmOf(ctx, server, 100, 200*time.Millisecond, swarm.Mix{Calls: 1})
 		awaitSessions(ctx, s, began)
@@ -195,7 +198,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("lose nothing while the manager is away, and can begin", func(ctx SpecContext) {
-		server := replicated(ctx, 3, 60)
+		server := replicated(ctx, 3)
 		began := time.Now()
 		s := swarmOf(ctx, server, 50, 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -213,7 +216,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 	})
 
 	It("get 404 for 100,000 forged ids, for which no pod connects to another", func(ctx SpecContext) {
-		server := replicated(ctx, 3, 60)
+		server := replicated(ctx, 3)
 		session := open(ctx, server)
 		id := session.ID()
 		Expect(session.Close()).To(Succeed(), "so that no pod passes on a stream of it")
@@ -348,5 +351,5 @@ func rotateKeys(ctx context.Context, server *mcpv1alpha1.MCPServer) {
 	}
 	before := current()
 	kubectl(ctx, server.Namespace, "annotate", "mcpserver", server.Name, fmt.Sprintf("mcp.slipway.dev/rotate-key=%d", time.Now().UnixNano()), "--overwrite")
-	Eventually(current).WithContext(ctx).WithTimeout(4 * time.Minute).ShouldNot(Equal(before), "the kubelets take a minute or two to tell the pods of a new key")
+	Eventually(current).WithContext(ctx).WithTimeout(4*time.Minute).ShouldNot(Equal(before), "the kubelets take a minute or two to tell the pods of a new key")
 }

@@ -136,7 +136,7 @@ func (s *session) question(ctx context.Context) error {
 // cancel cancels a call that has begun. Its stream ends without an answer.
 func (s *session) cancel(ctx context.Context) error {
 	begun := false
-	answer, err := s.call(ctx, "sleep", `{"ms":600000,"text":"asleep"}`, func(m *message, _ string) error {
+	answer, err := s.call(ctx, "sleep", `{"ms":600000,"text":"asleep"}`, func(*message, string) error {
 		begun = true
 		return s.notify(ctx, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+strconv.Itoa(s.request)+`}}`)
 	})

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -45,7 +44,6 @@ type Swarm struct {
 	stopping chan struct{}
 	stop     func()
 	running  sync.WaitGroup
-	paused   atomic.Bool
 
 	mu     sync.Mutex
 	report Report

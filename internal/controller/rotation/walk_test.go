@@ -158,7 +158,7 @@ func (w world) after(accidents bool) []world {
 			pod(func(n *world, p *walker) { *p = walker{isThere: true, has: n.secret} })
 			continue
 		}
-		pod(func(n *world, p *walker) { *p = walker{} })
+		pod(func(_ *world, p *walker) { *p = walker{} })
 		if w.pods[i].isCut {
 			pod(func(_ *world, p *walker) { p.isSilent = true })
 		} else {

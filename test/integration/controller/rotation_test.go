@@ -121,7 +121,9 @@ func TestKeyRotationWithAuth(t *testing.T) {
 	create(t, server)
 	eventually(t, server, "Accepted", "True Accepted", "Available", "True Available", "AccessEnforced", "True AccessEnforced")
 	old, pods, document := ringOf(t, namespace).Current, podUIDs(t, namespace), status(t, server).Access.Digest
-	change(t, server, func(s *mcpv1alpha1.MCPServer) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, mcpv1alpha1.AnnotationRotateKey, "1") })
+	change(t, server, func(s *mcpv1alpha1.MCPServer) {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, mcpv1alpha1.AnnotationRotateKey, "1")
+	})
 	g.Eventually(func(g Gomega) {
 		ring := ringOf(t, namespace)
 		g.Expect(ring.Current).NotTo(Equal(old))

@@ -244,9 +244,6 @@ func (s *server) call(id, name string, params []byte, token string) {
 		s.text(id, a.Text)
 	case "pid":
 		s.text(id, strconv.Itoa(os.Getpid()))
-	case "tick": // is not listed: it is for package swarm
-		s.ticks++
-		s.text(id, s.name+" "+strconv.Itoa(s.ticks)+" "+a.Text)
 	case "big":
 		s.big(id, token, a)
 	case "sleep":
@@ -282,6 +279,10 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 		for i := range a.N {
 			s.progress(token, i, padding)
 		}
+	case "tick": // is not listed: it is for package swarm
+		s.ticks++
+		s.text(id, s.name+" "+strconv.Itoa(s.ticks)+" "+a.Text)
+		return
 	case "log":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(rpc.AppendString(nil, a.Text)), `}}`)
 	case "changed":
