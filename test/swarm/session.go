@@ -33,7 +33,8 @@ type session struct {
 	request int    // the id of the last request
 	process string // which the session has; empty before the first answer of tick
 	// least and most are how many calls of tick the process has executed. They differ after calls of which nobody
-	// knows whether they were executed.
+	// knows whether they were executed. The network may hold such a call back, and deliver it when others have been
+	// answered, so the difference stays until the count shows that it was executed.
 	least, most int
 }
 
@@ -107,7 +108,7 @@ func (s *session) checkTick(text, word string) error {
 	if err != nil || count < s.least+1 || count > s.most+1 {
 		return &failure{Wrong, fmt.Sprintf("the process has executed %s calls, and the session has made %d to %d", fields[2], s.least+1, s.most+1)}
 	}
-	s.process, s.least, s.most = process, count, count
+	s.process, s.least, s.most = process, count, s.most+1
 	s.client.noteOwner(fields[0])
 	s.client.noteAnswer()
 	return nil

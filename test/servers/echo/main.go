@@ -87,8 +87,9 @@ type server struct {
 	page      int    // tools in one answer to tools/list; 0 is all
 	until     string // a file; when it is there we fall silent
 	count     int
-	ticks     int    // calls of tick
-	name      string // of this process, among all that there ever were
+	ticks     int             // calls of tick
+	words     map[string]bool // what clients have called these
+	name      string          // of this process, among all that there ever were
 	asked     int
 	hoard     [][]byte
 	cancelled map[string]chan struct{}        // calls that can be cancelled, by id
@@ -102,6 +103,19 @@ func nameOf() string {
 		host = "unknown"
 	}
 	return host + " " + strconv.FormatUint(rand.Uint64(), 36)
+}
+
+// tick says which process this is, how many calls of tick it has executed, and what the client has called this one.
+func (s *server) tick(id, word string) {
+	s.ticks++
+	if s.words == nil {
+		s.words = map[string]bool{}
+	}
+	if s.words[word] {
+		word += ",again"
+	}
+	s.words[word] = true
+	s.text(id, s.name+" "+strconv.Itoa(s.ticks)+" "+word)
 }
 
 // send writes one message made of the parts.
@@ -280,8 +294,7 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 			s.progress(token, i, padding)
 		}
 	case "tick": // is not listed: it is for package swarm
-		s.ticks++
-		s.text(id, s.name+" "+strconv.Itoa(s.ticks)+" "+a.Text)
+		s.tick(id, a.Text)
 		return
 	case "log":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(rpc.AppendString(nil, a.Text)), `}}`)

@@ -56,6 +56,15 @@ func (c *conn) close() {
 	}
 }
 
+// abort closes the connection of a pod that counts as dead. The kernel drops what the pod has not acknowledged: otherwise
+// a request would reach a pod that was cut off for a while, after its client was told that it is lost.
+func (c *conn) abort() {
+	if tcp, ok := c.raw.(interface{ SetLinger(seconds int) error }); ok {
+		_ = tcp.SetLinger(0) // fails only if it is closed
+	}
+	c.close()
+}
+
 func (c *conn) isClosed() bool { return c.closed.Load() }
 
 // isStale reports whether the pod has closed a connection that had no request, or sent what no request

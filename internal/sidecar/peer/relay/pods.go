@@ -232,7 +232,7 @@ func (r *Relay) drop(p *pod, c *conn) {
 func (r *Relay) dropAllLocked(p *pod) {
 	for c := range p.open {
 		c.lost.Store(true)
-		c.close()
+		c.abort()
 	}
 	clear(p.open)
 	clear(p.idle)
