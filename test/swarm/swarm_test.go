@@ -77,7 +77,7 @@ func TestMischiefIsNoticed(t *testing.T) {
 					}
 				}
 			},
-			kind: Wrong, want: "the process has executed",
+			kind: Wrong, want: ",again",
 		},
 		"an answer of another call": {
 			turn: func(r *http.Response, body []byte) error {

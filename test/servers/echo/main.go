@@ -293,9 +293,6 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 		for i := range a.N {
 			s.progress(token, i, padding)
 		}
-	case "tick": // is not listed: it is for package swarm
-		s.tick(id, a.Text)
-		return
 	case "log":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(rpc.AppendString(nil, a.Text)), `}}`)
 	case "changed":
@@ -318,10 +315,19 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 	case "flood":
 		s.flood(a.Text, a.N)
 	default:
-		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
+		s.unlisted(id, name, a)
 		return
 	}
 	s.text(id, "done")
+}
+
+// unlisted is a tool that tools/list does not have.
+func (s *server) unlisted(id, name string, a arguments) {
+	if name == "tick" {
+		s.tick(id, a.Text)
+		return
+	}
+	s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 }
 
 // whoami says who the server runs as, and where it can write.
