@@ -6,6 +6,7 @@ package sidecar
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -44,6 +45,7 @@ type Adapter struct {
 	admin    *listener.Server
 	peers    *peers // nil if there are none
 	tuneHeap func(context.Context)
+	began    time.Time
 	lifecycle
 }
 
@@ -61,7 +63,7 @@ func newAdapter(starter child.Starter, c config.Config, newBackend func(*backend
 	}
 	a := &Adapter{
 		env:      &backend.Env{Config: c, Memory: budget.New(c.Budget(), c.MaxSessions)},
-		registry: prometheus.NewRegistry(), tuneHeap: budget.TuneHeap, lifecycle: newLifecycle(),
+		registry: prometheus.NewRegistry(), tuneHeap: budget.TuneHeap, began: time.Now(), lifecycle: newLifecycle(),
 	}
 	a.env.Sessions = session.NewRegistry(session.Policy{
 		Max: c.MaxSessions, Full: c.Names.Reached(places.ErrFull, option.MaxSessions, c.MaxSessions), Patience: c.Patience,
@@ -81,7 +83,7 @@ func newAdapter(starter child.Starter, c config.Config, newBackend func(*backend
 	a.clients = listener.NewServer(a.door(routes), c.Connections(), c.Log)
 	options := admin.Options{
 		State: a.env.Keeper.State, Sessions: a.countSessions,
-		SessionIDs: a.env.Sessions.IDs, ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
+		SessionIDs: a.sessionIDs, ListSessions: a.listSessions, EndSession: a.endSession, Processes: a.backend.Processes, Keys: c.Keys, Settings: c.Settings, Access: c.Access,
 		Metrics: promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{}),
 		Parts:   a.parts(),
 	}

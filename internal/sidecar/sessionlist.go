@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -38,4 +39,15 @@ func (a *Adapter) endSession(number string) bool {
 	}
 	member.End(session.ErrUser)
 	return true
+}
+
+// sessionIDs are the ids of the sessions of clients, for the manager to know which keys are in use. The sessions of an HTTP
+// server outlive a restart of the adapter and come back with their next request, so for a while after it this adapter
+// has one whose id it does not know.
+func (a *Adapter) sessionIDs() []string {
+	ids := a.env.Sessions.IDs()
+	if a.env.Transport == config.StreamableHTTP && time.Since(a.began) < a.env.IdleTimeout {
+		ids = append(ids, "")
+	}
+	return ids
 }

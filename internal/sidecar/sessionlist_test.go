@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -196,4 +198,28 @@ func TestSessionsKeyOpensNothingElse(t *testing.T) {
 	_, late := derived.Prove(list, time.Now().Add(-time.Hour))
 	refused("an old proof", list, list.Path, late)
 	refused("no proof", list, list.Path, "")
+}
+
+// A key is not dropped that sessions of an HTTP server may have which come back after a restart of the adapter.
+func TestSessionsMayComeBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		transport config.Transport
+		want      int
+	}{"streamable-http": {config.StreamableHTTP, 1}, "sse": {config.SSE, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := config.Defaults()
+				cfg.Transport, cfg.UpstreamURL, cfg.Keys = test.transport, &url.URL{Scheme: "http", Host: "127.0.0.1:1", Path: "/mcp"}, newKeys(t)
+				a := New(nil, cfg)
+				time.Sleep(cfg.IdleTimeout - time.Second)
+				if got := a.sessionIDs(); len(got) != test.want {
+					t.Errorf("%q, want %d", got, test.want)
+				}
+				time.Sleep(time.Second)
+				if got := a.sessionIDs(); len(got) != 0 {
+					t.Errorf("after the idle time-out: %q", got)
+				}
+			})
+		})
+	}
 }
