@@ -157,7 +157,7 @@ var _ = Describe("Many clients", Label("replicas"), func() {
 		expectAllKept(ctx, s)
 	})
 
-	It("keep their sessions while keys rotate twice", func(ctx SpecContext) {
+	It("keep their sessions while keys rotate twice", Label("slow"), func(ctx SpecContext) {
 		server := replicated(ctx, 5)
 		began := time.Now()
 		s := swarmOf(ctx, server, 100, 500*time.Millisecond, busyMix)
