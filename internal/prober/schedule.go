@@ -348,6 +348,7 @@ type substance struct {
 	outcome                   Outcome
 	flapping, silent          bool
 	reported, ready           bool
+	mute                      bool // it has never answered, and did not when it was asked
 	reason                    string
 	failures                  int64 // the second one matters, and no later one
 	crashes                   int64 // as with failures
@@ -370,6 +371,7 @@ func substanceOf(r Result) substance {
 	if r.Access != nil {
 		s.access = *r.Access
 	}
+	s.mute = r.Report == nil && r.Silent
 	s.keys = keysUsed(r.Keys)
 	return s
 }
