@@ -176,3 +176,15 @@ func TestGoTestCannotRun(t *testing.T) {
 		t.Errorf("got %v, want that the directory does not exist", err)
 	}
 }
+
+func TestSlowestFirst(t *testing.T) {
+	order := []string{"m/internal/sidecar", "m/test/integration/controller", "m/internal/prober", "m/api", "m/internal/sidecar/edge"}
+	for i := range order[1:] {
+		if place(order[i]) > place(order[i+1]) {
+			t.Errorf("%s comes after %s", order[i], order[i+1])
+		}
+	}
+	if place("m/internal/sidecar/edge") != place("m/api") {
+		t.Error("a package below a slow one counts as slow")
+	}
+}

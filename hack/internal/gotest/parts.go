@@ -77,7 +77,20 @@ func packages(ctx context.Context, want func(path string) bool) ([]string, error
 			wanted = append(wanted, path)
 		}
 	}
+	slices.SortStableFunc(wanted, func(a, b string) int { return place(a) - place(b) })
 	return wanted, nil
+}
+
+// slowest are the packages whose tests take minutes. go test runs packages in the order in which they are named, so these
+// begin first: otherwise the last one would run alone.
+var slowest = []string{"/internal/sidecar", "/test/integration/controller", "/internal/prober"}
+
+// place is the place of a package in the order of tests.
+func place(path string) int {
+	if i := slices.IndexFunc(slowest, func(slow string) bool { return strings.HasSuffix(path, slow) }); i >= 0 {
+		return i
+	}
+	return len(slowest)
 }
 
 const assets = "KUBEBUILDER_ASSETS"
