@@ -143,7 +143,11 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		Expect(end.err).To(HaveOccurred())
 		awaitReady(ctx, server)
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
-		expectUnknown(ctx, server, session)
+		// The new pod has no list that the old one was in. If nothing answers at the address of the old one, that takes 15 s.
+		Eventually(func() (int, error) {
+			_, status, err := get(pingIn(ctx, server, session))
+			return status, err
+		}).WithContext(ctx).WithTimeout(patience).Should(Equal(http.StatusNotFound))
 		Expect(onlyPod(ctx, server).UID).NotTo(Equal(pod.UID))
 	})
 
