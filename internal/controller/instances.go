@@ -85,7 +85,7 @@ func generationOf(annotations map[string]string) podGeneration {
 }
 
 // takingPeers is all that the cache has of the containers of pods that take requests of other pods. It is shared by all
-// of these pods, so nobody may change it.
+// of these pods, so the caller must not change it.
 var takingPeers = []corev1.Container{{
 	Name: mcpv1alpha1.ContainerAdapter, Ports: []corev1.ContainerPort{{ContainerPort: mcpv1alpha1.AdapterPeerPort}},
 }}

@@ -24,7 +24,7 @@ func (r *Reconciler) takeLeave(ctx context.Context, name types.NamespacedName) (
 	}
 	r.forget(name, left)
 	for i := range left {
-		if !left[i].Terminating { // Kubernetes has not deleted it yet, or somebody has it stay
+		if !left[i].Terminating { // Kubernetes has not deleted it yet, or a finalizer keeps it
 			return reconcile.Result{RequeueAfter: leftoverRecheck}, nil
 		}
 	}

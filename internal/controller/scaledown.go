@@ -27,8 +27,8 @@ const (
 	deletionPatience = 10 * time.Second
 )
 
-// scaleDown is a smaller number of pods on its way. The manager keeps it in memory: one that takes over begins anew.
-// Adapters forget cordons that nobody renews.
+// scaleDown is a smaller number of pods on its way. The manager keeps it in memory: one that takes over begins again.
+// Adapters forget cordons that the manager does not renew.
 type scaleDown struct {
 	since   time.Time // when the first pod was cordoned; zero if none is
 	lowered time.Time // when the smaller number was applied; zero before

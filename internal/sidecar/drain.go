@@ -98,7 +98,7 @@ func (a *Adapter) drainWhenTold(ctx context.Context) {
 	defer context.AfterFunc(a.hurried, d.stop)()
 	defer context.AfterFunc(a.hastened, d.hasten)()
 	if a.peers == nil {
-		d.hasten() // nobody reaches the sessions in another way than before
+		d.hasten() // clients reach the sessions only as before
 	} else {
 		defer a.peers.drain(d)()
 	}

@@ -32,8 +32,8 @@ type session struct {
 	id      string
 	request int    // the id of the last request
 	process string // which the session has; empty before the first answer of tick
-	// least and most are how many calls of tick the process has executed. They differ after calls of which nobody
-	// knows whether they were executed. The network may hold such a call back, and deliver it when others have been
+	// least and most are how many calls of tick the process has executed. They differ after calls of which the
+	// client does not know whether they were executed. The network may hold such a call back, and deliver it when others have been
 	// answered, so the difference stays until the count shows that it was executed.
 	least, most int
 }

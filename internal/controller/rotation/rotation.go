@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// Patience is how long pods may take to read the next key before somebody should look. A kubelet brings a volume up
+	// Patience is how long pods may take to read the next key before the manager warns. A kubelet brings a volume up
 	// to date within 90 seconds.
 	Patience = 5 * time.Minute
 	// lag is how long after a switch pods may go on to use the last key, because their kubelets are late.
@@ -148,7 +148,7 @@ func (p *Pod) lacks(key string) string {
 	}
 }
 
-// toDrop waits until nobody needs the older keys: no pod uses one, and no session that is open has an id of one. What
+// toDrop waits until the older keys are unused: no pod uses one, and no session that is open has an id of one. What
 // else pods have signed, such as the state of a request, is good for as long as a session may be idle. A pod that cannot
 // be asked keeps a key until no session of it can be left. One that was deleted keeps it until it is gone: it may have
 // been late with the current key, and have young sessions.

@@ -57,7 +57,7 @@ func stateIn(message []byte, e *rpc.Envelope) (rpc.Span, error) {
 var errNoSeal = errors.New("there is no seal")
 
 // open returns the pod that gave a state to the caller. The error is sessionid.ErrOther if a pod has given it to
-// somebody else, or another state.
+// another caller, or another state.
 func open(states *sessionid.States, by *caller.Caller, message []byte, state rpc.Span) (sessionid.Owner, error) {
 	raw := state.Of(message)
 	if raw[0] != '"' || len(raw) < sealSize+len(`""`) || raw[sealSize] != '.' {

@@ -116,7 +116,7 @@ func (t *Router) locate(id string, now time.Time) (owner sessionid.Owner, return
 }
 
 // ByState implements edge.Locator. It leaves a state of a pod that has ended to this pod: a server may go on with it in any
-// process. If only that pod had the call, its state is one that nobody knows.
+// process. If only that pod had the call, no pod knows its state.
 func (t *Router) ByState(w http.ResponseWriter, r *edge.Request) bool {
 	if r.Batch || len(r.Messages) != 1 || r.Messages[0].Envelope.ProtocolVersion == nil {
 		return true // sessions have their own pods

@@ -77,14 +77,14 @@ func (p *Proxy) keptIn(r *edge.Request, id string) (kept sessionid.Kept, ok bool
 	return kept, true
 }
 
-// comesBack reports whether find would make the session anew that a request names.
+// comesBack reports whether find would make again the session that a request names.
 func (p *Proxy) comesBack(r *edge.Request, id string) bool {
 	_, ok := p.keptIn(r, id)
 	return ok
 }
 
 // find returns the session that a request names. If a former process of the adapter had it, and the server may have it
-// still, find makes it anew, which takes a place as any session does. The error is errUnknown if there is none.
+// still, find makes it again, which takes a place as any session does. The error is errUnknown if there is none.
 func (p *Proxy) find(r *edge.Request, id string) (*proxySession, error) {
 	for {
 		if found, ok := p.Sessions.Find(id).(*proxySession); ok {
@@ -106,7 +106,7 @@ func (p *Proxy) find(r *edge.Request, id string) (*proxySession, error) {
 	}
 }
 
-// begin begins to make a session anew. If another request does so, begin returns a channel that closes when that is over.
+// begin begins to make a session again. If another request does so, begin returns a channel that closes when that is over.
 func (f *former) begin(id string) (other <-chan struct{}, done func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
