@@ -103,12 +103,25 @@ func TestLongUpgradeOverOlderNames(t *testing.T) {
 		current := now.DeepCopy()
 		g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(now), current)).To(Succeed())
 		now.SetResourceVersion(current.GetResourceVersion())
+		keepDefaults(t, now, current)
 		g.Expect(shared.client.Update(t.Context(), now)).To(Succeed())
 	}
 	manager = startManager(t, managerAccount, "")
 	wantTemplates(t, manager, token, changed, before[changed], true)
 	wantTemplates(t, manager, token, left, before[left], false)
 	manager.stop()
+}
+
+// keepDefaults keeps the default that the older API has stored and this one has no more, as kubectl apply does.
+func keepDefaults(t *testing.T, now, current *unstructured.Unstructured) {
+	t.Helper()
+	stored, has, err := unstructured.NestedString(current.Object, "spec", "session", "drainTimeout")
+	if err != nil || !has {
+		t.Fatalf("no drainTimeout is stored: %v", err)
+	}
+	if err := unstructured.SetNestedField(now.Object, stored, "spec", "session", "drainTimeout"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // wantTemplates requires that the pods of a namespace's servers are as they were once the manager has
