@@ -69,6 +69,8 @@ func TestKeyRotation(t *testing.T) {
 	g.Eventually(func() []adapterapi.Key { return ringOf(t, namespace).Accepted }).WithTimeout(hang.Guard).Should(BeEmpty(), "drop")
 	g.Expect(ringOf(t, namespace).Current).To(Equal(next))
 	fourth := startCaller(t, namespace)
+	// The status follows the number of sessions once a minute.
+	g.Eventually(func() int64 { return int64(*status(t, server).Sessions) }).WithTimeout(hang.Guard).Should(BeEquivalentTo(2), "third and fourth")
 	eventuallyRests(t, namespace, func() func() bool {
 		enough := manager.asked(t) + 10
 		return func() bool { return manager.asked(t) >= enough }
