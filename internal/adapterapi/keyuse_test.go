@@ -47,7 +47,7 @@ func TestKeyUse(t *testing.T) {
 	}
 }
 
-// Nobody can change what an answer says of keys, and an answer without it is that of an adapter that does not know
+// Without a key, no sender can change what an answer says of keys, and an answer without it is that of an adapter that does not know
 // the header.
 func TestKeyUseIsSigned(t *testing.T) {
 	proof, _ := NewProof(key(t, hexKey), CatalogSubject("pod"), time.Unix(1700000000, 0))

@@ -124,7 +124,7 @@ func (w *world) pass() {
 		switch {
 		case p.isCut:
 			p.isSilent = true
-		case p.isTold || !p.isLeaving: // nobody asks some that leave
+		case p.isTold || !p.isLeaving: // managers do not ask some that leave
 			p.tell()
 		}
 	}
@@ -181,7 +181,7 @@ func (w world) after(accidents bool) []world {
 	return all
 }
 
-// wrong says what a rotation has broken; nothing if nobody notices it.
+// wrong says what a rotation has broken; nothing if no client and no manager notices it.
 func (w *world) wrong() string {
 	for i := range w.pods {
 		one, other := &w.pods[i], &w.pods[1-i]
@@ -225,7 +225,7 @@ func (w world) settle() bool {
 	return w.version == 3 && w.secret == ring{newKey, newKey} && w.decide() == None
 }
 
-// Whatever happens in whatever order, and whichever manager goes on: nobody is refused, no session is lost, and the
+// Whatever happens in whatever order, and whichever manager goes on: no pod refuses a manager or a client, no session is lost, and the
 // rotation comes to its end.
 func TestLongEveryOrder(t *testing.T) { walk(t, true) }
 
