@@ -132,7 +132,8 @@ func (c *simCluster) start(p *simPod) {
 	}
 	cfg.Keys = held
 	cfg.DialPeer = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) { return c.net.dial(ctx, p.host, to) }
-	a := newAdapter(nil, cfg, newSimBackend(c.ledger))
+	launcher := &simLauncher{}
+	a := newAdapter(nil, cfg, newSimBackend(c.ledger, launcher))
 	a.tuneHeap = func(context.Context) {}
 	ctx, cancel := context.WithCancel(context.Background())
 	ports := Ports{Clients: c.net.listen(p.host, simClientPort), Admin: c.net.listen(p.host, simAdminPort), Peers: c.net.listen(p.host, simPeerPort)}
@@ -147,6 +148,7 @@ func (c *simCluster) start(p *simPod) {
 		cancel()
 		_ = a.clients.Close()
 		<-served // an error of a port that is closed
+		launcher.end()
 	})
 }
 
@@ -347,4 +349,7 @@ func (c *simCluster) close() {
 		c.kill(p)
 	}
 	c.running.Wait()
+	// An adapter that ends leaves to its process what ends by itself soon, such as a look at a pod that does not answer.
+	// What is still there after this blocks forever, and synctest reports it.
+	time.Sleep(time.Minute)
 }

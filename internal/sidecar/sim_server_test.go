@@ -37,23 +37,52 @@ func (l *simLedger) isRunning(process string) bool {
 // simBackend starts servers in memory.
 type simBackend struct {
 	backend.Backend
-	env    *backend.Env
-	ledger *simLedger
+	env      *backend.Env
+	ledger   *simLedger
+	launcher *simLauncher
 }
 
-func newSimBackend(ledger *simLedger) func(*backend.Env, child.Starter) backend.Backend {
+func newSimBackend(ledger *simLedger, launcher *simLauncher) func(*backend.Env, child.Starter) backend.Backend {
 	return func(env *backend.Env, starter child.Starter) backend.Backend {
-		return &simBackend{backend.NewProcesses(env, starter), env, ledger}
+		return &simBackend{backend.NewProcesses(env, starter), env, ledger, launcher}
+	}
+}
+
+// simLauncher ends the processes of an adapter that has ended, as the launcher of a pod does. An adapter that fails
+// leaves that to the launcher.
+type simLauncher struct {
+	mu        sync.Mutex
+	processes []*simProcess
+	over      bool
+}
+
+func (l *simLauncher) begun(p *simProcess) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		p.Close()
+		return
+	}
+	l.processes = append(l.processes, p)
+}
+
+func (l *simLauncher) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	for _, p := range l.processes {
+		p.Close()
 	}
 }
 
 // Open implements backend.Backend.
 func (b *simBackend) Open(context.Context, *caller.Caller) (*session.Session, error) {
 	b.ledger.mu.Lock()
-	defer b.ledger.mu.Unlock()
 	b.ledger.processes++
 	p := &simProcess{name: fmt.Sprint("process ", b.ledger.processes), ledger: b.ledger, ended: make(chan struct{})}
 	b.ledger.running[p.name] = true
+	b.ledger.mu.Unlock()
+	b.launcher.begun(p)
 	opened := session.New(p, b.env.SessionLimits(), &b.env.SessionMetrics)
 	opened.Number = p.name
 	p.deliver = opened.Deliver
