@@ -97,6 +97,6 @@ var forwardedWorkloads = []workload{
 	forwarded("forwarded-64", "Small calls, 64 sessions, at another pod", small, calls(64), 12, 1),
 	forwarded("forwarded-reply-1m", "A reply of 1 MiB, at another pod", large, largeReply(mebibyte), 8, 1),
 	forwarded("forwarded-progress", "1,000 progress events a call, at another pod", progressMetrics, progress, 12, 1),
-	forwarded("idle-forwarded", "1,000 idle sessions with an open stream at another pod", idleMetrics, idle(1000), 3, 0),
+	forwarded("idle-forwarded", "500 idle sessions with an open stream at another pod", idleMetrics, idle(500), 3, 0),
 	forwarded("idle-forwarded-100", "100 idle sessions with an open stream at another pod", idleMetrics, idle(100), 0, 1),
 }
