@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -267,6 +268,33 @@ func TestCallThatCannotBeSent(t *testing.T) {
 	}
 	if _, _, idle := h.Idle(); !idle || len(h.streams) != 0 {
 		t.Errorf("the call is still there: idle %v, %d streams", idle, len(h.streams))
+	}
+}
+
+// A process that dies breaks its pipe first, and is known to be dead a moment later. Its session is over then, and a client that
+// is told to try again would do so in vain. A process that lives without its input gets no message either, but its session goes on.
+func TestPipeThatBreaksBeforeTheSessionEnds(t *testing.T) {
+	for name, dies := range map[string]bool{"a process that dies": true, "one that has closed its input": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHarness(t, testLimits)
+				h.server.err = fmt.Errorf("write: %w", syscall.EPIPE)
+				if dies {
+					time.AfterFunc(endsWithin/2, func() { h.End(errors.New("the process has ended")) })
+				}
+				want := h.server.err
+				if dies {
+					want = ErrEnded
+				}
+				if _, err := h.Call(t.Context(), h.message(`{"jsonrpc":"2.0","id":1,"method":"m"}`)); !errors.Is(err, want) {
+					t.Errorf("a call got %v, want %v", err, want)
+				}
+				if err := h.Tell(t.Context(), h.message(`{"jsonrpc":"2.0","method":"n"}`)); !errors.Is(err, want) {
+					t.Errorf("a notification got %v, want %v", err, want)
+				}
+				h.End(nil)
+			})
+		})
 	}
 }
 

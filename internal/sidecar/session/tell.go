@@ -2,7 +2,9 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -55,7 +57,28 @@ func (s *Session) send(ctx context.Context, message *Message) error {
 	if waiting := s.sending.Add(size); limit > 0 && waiting > limit && waiting > size {
 		return ErrServerBusy
 	}
-	return s.server.Send(ctx, *message)
+	err := s.server.Send(ctx, *message)
+	if errors.Is(err, syscall.EPIPE) && s.endsSoon(ctx) {
+		return ErrEnded
+	}
+	return err
+}
+
+// endsWithin is how long a message for a server that has closed its input waits for the end of the session.
+const endsWithin = time.Second
+
+// endsSoon waits for the end of the session. The pipe of a process that dies breaks a moment before the process is known to
+// be dead. Until then, an answer would have the client try again in a session that is over.
+func (s *Session) endsSoon(ctx context.Context) bool {
+	timer := time.NewTimer(endsWithin)
+	defer timer.Stop()
+	select {
+	case <-s.ended:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // takeBack restores a server request whose answer did not reach the server, so that the client
