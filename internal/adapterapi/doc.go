@@ -22,6 +22,9 @@ const (
 	PathPeers    = "/peers"
 )
 
+// SessionsWithSpares is the value of HeaderSessions in a request. Managers that do not send it read no spares.
+const SessionsWithSpares = "spares"
+
 // UnreadyAnswers is how many times in a row the adapter tells the kubelet that a server which was
 // ready is not ready before the kubelet takes the endpoint away. One stall of a busy node must not.
 const UnreadyAnswers = 2
@@ -41,7 +44,7 @@ const (
 	// serve it because the server fails, and not because a limit is reached.
 	HeaderFailed = "Slipway-Failed"
 	// HeaderSessions carries the instance's Sessions with a catalogue, outside its ETag: they
-	// change all the time.
+	// change all the time. A manager that sends it with the value SessionsWithSpares gets the spares, too.
 	HeaderSessions = "Slipway-Sessions"
 	// HeaderProcesses carries the instance's Processes with a catalog, outside its ETag. The
 	// adapter sends it only with the answer to a request that has the header, too: a manager that

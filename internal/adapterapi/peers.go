@@ -50,6 +50,8 @@ type PeerPod struct {
 	// Sessions and Limit are the sessions of the pod and how many it takes, as the manager has read them last.
 	Sessions int64 `json:"sessions,omitempty"`
 	Limit    int64 `json:"limit,omitempty"`
+	// Spares are the processes of the pod that wait for a session.
+	Spares int64 `json:"spares,omitempty"`
 }
 
 // Encode makes the document.

@@ -143,6 +143,7 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 	}
 	proof, header := adapterapi.NewProof(i.Key, adapterapi.CatalogSubject(string(i.UID)), time.Now())
 	request.Header.Set(adapterapi.HeaderProof, header)
+	request.Header.Set(adapterapi.HeaderSessions, adapterapi.SessionsWithSpares)
 	request.Header.Set(adapterapi.HeaderProcesses, "wanted")
 	request.Header.Set(adapterapi.HeaderKeys, "wanted")
 	request.Header.Set(adapterapi.HeaderPeers, strconv.FormatInt(i.Peers.Generation, 10)) // 0 renews none

@@ -171,6 +171,36 @@ func TestLoadsInLists(t *testing.T) {
 	}
 }
 
+// So are spare processes: what counts is whether there is one.
+func TestSparesInLists(t *testing.T) {
+	for name, test := range map[string]struct {
+		was, is int64
+		told    bool
+	}{
+		"the same":      {1, 1, false},
+		"one more":      {1, 2, false},
+		"the first":     {0, 1, true},
+		"no more":       {2, 0, true},
+		"none as ever": {0, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
+				r := w.adapters()
+				r.setSpares("a", test.was)
+				w.Watch(alpha, []Instance{pod("a"), pod("b")})
+				w.pass(time.Minute)
+				_, before := r.seenByB(t)
+				r.setSpares("a", test.is)
+				w.pass(time.Minute)
+				got, after := r.seenByB(t)
+				if told := after > before; told != test.told || told && got.Spares != test.is {
+					t.Errorf("told: %t (%d spares), want %t", told, got.Spares, test.told)
+				}
+			})
+		})
+	}
+}
+
 // However much the loads of a large server move, its lists do not take more than all else.
 func TestListsOfALargeServer(t *testing.T) {
 	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {

@@ -117,7 +117,7 @@ func (s *server) hasNews(now time.Time) bool {
 		}
 		was := s.pods[at]
 		moved = moved || loadMoved(was, pod)
-		pod.Sessions, pod.Limit = was.Sessions, was.Limit
+		pod.Sessions, pod.Limit, pod.Spares = was.Sessions, was.Limit, was.Spares
 		if pod != was {
 			return true
 		}
@@ -143,16 +143,16 @@ func (i *instance) peer() adapterapi.PeerPod {
 		UID: string(i.UID), Address: i.Address, Zone: i.Zone,
 		Ready: i.Ready, Verified: i.Ready && i.result.Outcome == Verified, Newest: i.Newest,
 		Cordoned: i.Cordoned, Terminating: i.Terminating, DrainSeconds: i.DrainSeconds, Closing: i.Closing,
-		Doubted: i.askFails > 0, Sessions: i.result.Sessions.Open, Limit: i.result.Sessions.Limit,
+		Doubted: i.askFails > 0, Sessions: i.result.Sessions.Open, Limit: i.result.Sessions.Limit, Spares: i.result.Sessions.Spares,
 	}
 }
 
 // loadMoved says whether other pods should know of a pod's new load: it has moved by a tenth of the limit, or to or
-// from none or the limit.
+// from none or the limit, or the pod has got its first spare or lost the last one.
 func loadMoved(was, is adapterapi.PeerPod) bool {
 	by := is.Sessions - was.Sessions
 	isFull := func(sessions int64) bool { return is.Limit > 0 && sessions >= is.Limit }
-	return was.Limit != is.Limit ||
+	return was.Limit != is.Limit || (was.Spares == 0) != (is.Spares == 0) ||
 		(was.Sessions == 0) != (is.Sessions == 0) || isFull(was.Sessions) != isFull(is.Sessions) ||
 		is.Limit > 0 && max(by, -by)*loadSteps >= is.Limit
 }

@@ -23,11 +23,12 @@ type roll struct {
 	lists map[types.UID][]adapterapi.Peers
 	lost  map[types.UID]bool  // adapters that do not answer
 	open  map[types.UID]int32 // their sessions, of 20
+	spare map[types.UID]int64 // their spare processes
 }
 
 // adapters answer as adapters that take lists of pods.
 func (w *world) adapters() *roll {
-	r := &roll{lists: map[types.UID][]adapterapi.Peers{}, lost: map[types.UID]bool{}, open: map[types.UID]int32{}}
+	r := &roll{lists: map[types.UID][]adapterapi.Peers{}, lost: map[types.UID]bool{}, open: map[types.UID]int32{}, spare: map[types.UID]int64{}}
 	state := func(uid types.UID) *adapterapi.AccessState {
 		state := &adapterapi.AccessState{Version: adapterapi.PeersVersion}
 		if lists := r.lists[uid]; len(lists) > 0 {
@@ -46,6 +47,7 @@ func (w *world) adapters() *roll {
 			return reply{}, class(mcpprobe.Unreachable)
 		}
 		answer := good("1", r.open[i.UID])
+		answer.sessions.Spares = r.spare[i.UID]
 		answer.peers = state(i.UID)
 		answer.etag = fmt.Sprintf(`"%d"`, answer.peers.Generation)
 		return answer, nil
@@ -79,6 +81,12 @@ func (r *roll) setSessions(uid types.UID, number int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.open[uid] = number
+}
+
+func (r *roll) setSpares(uid types.UID, number int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spare[uid] = number
 }
 
 // seenByB is what the last list of pod b says of pod a, and how many lists pod b has got.

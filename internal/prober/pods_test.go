@@ -93,7 +93,7 @@ func adapter(state keeper.State) http.Handler {
 	}
 	return admin.Handler(admin.Options{
 		State:    func() (keeper.State, <-chan struct{}) { return state, nil },
-		Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
+		Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20, Spares: 2} },
 		Processes: func() adapterapi.Processes {
 			return adapterapi.Processes{Ended: 2, Crashed: 1, OutOfMemory: 1, Cause: "out of memory"}
 		},
@@ -213,7 +213,7 @@ func TestARealServer(t *testing.T) {
 	}, funcr.Options{Verbosity: 5})})
 	prober.Watch(serverName("real"), []Instance{p.add("real", seen(adapterapi.HeaderProbe, client), seen(adapterapi.HeaderProof, counted))})
 	result := eventually(t, prober, "real", "verified", func(r Result) bool { return r.Outcome == Verified && r.Catalog != nil })
-	if result.Sessions.Open != 3 || !result.Report.Ready || result.Catalog.Summary.Catalog.Counts.Tools != 200 || len(result.Catalog.Summary.Catalog.Tools) != 200 ||
+	if result.Sessions != (adapterapi.Sessions{Open: 3, Limit: 20, Spares: 2}) || !result.Report.Ready || result.Catalog.Summary.Catalog.Counts.Tools != 200 || len(result.Catalog.Summary.Catalog.Tools) != 200 ||
 		result.Catalog.Summary.Catalog.Digest != catalog.Digest || result.Catalog.Stored.Digest != catalog.Digest {
 		t.Errorf("got %+v", result)
 	}

@@ -158,5 +158,6 @@ func (a *Adapter) parts() []admin.Part {
 func (a *Adapter) countSessions() adapterapi.Sessions {
 	return adapterapi.Sessions{
 		Open: int64(a.env.Sessions.Len()), Limit: int64(a.env.MaxSessions), Refused: a.env.Sessions.Places.Refused(),
+		Spares: int64(a.backend.Starts().Spares),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/go-logr/logr"
 
@@ -50,7 +51,9 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 		},
 		Relay: p.relay, Standing: p.roster.Standing, Log: p.log,
 	})
-	p.placer = peer.NewPlacer(peer.PlacerOptions{Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience})
+	p.placer = peer.NewPlacer(peer.PlacerOptions{
+		Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience, Starts: func() peer.Starts { return peer.Starts(a.backend.Starts()) },
+	})
 	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
 	return p
 }
@@ -69,7 +72,32 @@ func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
 
 // load is how full this pod is.
 func (a *Adapter) load() peer.Load {
-	return peer.Load{Sessions: int64(a.env.Sessions.Places.Taken()), Limit: int64(a.env.MaxSessions)}
+	return peer.Load{Sessions: int64(a.env.Sessions.Places.Taken()), Limit: int64(a.env.MaxSessions), Spares: int64(a.backend.Starts().Spares)}
+}
+
+// cordonCheck is how soon a cordon that the manager does not renew is found to be over, after its lease.
+const cordonCheck = 10 * time.Second
+
+// rest has the backend keep no spares while this pod is cordoned: no session comes for them, unless all other pods are
+// full.
+func (p *peers) rest(ctx context.Context, rest func(rests bool)) {
+	rests := false
+	for ctx.Err() == nil {
+		another := p.roster.Next() // before the list is read, so that none is missed
+		if cordoned := p.placer.Cordoned(); cordoned != rests {
+			rests = cordoned
+			rest(rests)
+		}
+		var lapsed <-chan time.Time
+		if rests {
+			lapsed = time.After(cordonCheck)
+		}
+		select {
+		case <-ctx.Done():
+		case <-another:
+		case <-lapsed:
+		}
+	}
 }
 
 // serve serves other pods until close.

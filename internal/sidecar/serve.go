@@ -43,6 +43,7 @@ func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	go func() { failed <- a.admin.Serve(ports.Admin) }()
 	if a.peers != nil {
 		running.Go(func() { a.peers.server.Run(background) })
+		running.Go(func() { a.peers.rest(background, a.backend.Rest) })
 		go func() { failed <- a.peers.serve(ports.Peers) }()
 	}
 

@@ -193,8 +193,10 @@ func (h *handler) catalog(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	digest := sha256.Sum256(body)
-	answer := adapterapi.Answer{
-		Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: h.Sessions().String(), Body: body,
+	sessions := h.Sessions()
+	answer := adapterapi.Answer{Status: http.StatusOK, ETag: fmt.Sprintf(`"%x"`, digest[:16]), Sessions: sessions.String(), Body: body}
+	if r.Header.Get(adapterapi.HeaderSessions) == adapterapi.SessionsWithSpares {
+		answer.Sessions = sessions.WithSpares()
 	}
 	if r.Header.Get(adapterapi.HeaderProcesses) != "" {
 		answer.Processes = h.Processes().String()

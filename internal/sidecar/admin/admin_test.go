@@ -56,7 +56,7 @@ func newHandler(s *source) http.Handler {
 		panic(err)
 	}
 	return Handler(Options{
-		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20} },
+		State: s.get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{Open: 3, Limit: 20, Spares: 2} },
 		Processes: func() adapterapi.Processes { return adapterapi.Processes{Ended: 2, Crashed: 1, Cause: "exit code 3"} }, Keys: held, Settings: settings.New(settings.Options{}), Access: access.New(access.Options{}),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, 200, "metrics") }),
 	})
@@ -152,6 +152,23 @@ func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
 	h := Handler(Options{State: newSource(keeper.State{Ready: true}).get, Sessions: func() adapterapi.Sessions { return adapterapi.Sessions{} }, Keys: own, Metrics: http.NotFoundHandler()})
 	if got := ask(h, "/catalog", proof(serverKey, podUID, time.Now())...); got.Code != http.StatusNotFound {
 		t.Errorf("got %d", got.Code)
+	}
+}
+
+// A manager that does not ask for the spares would not read what it gets.
+func TestSparesAreToldToWhoAsks(t *testing.T) {
+	h := newHandler(newSource(keeper.State{Ready: true}))
+	for name, test := range map[string]struct {
+		headers []string
+		want    string
+	}{
+		"not asked":               {nil, "3/20/0"},
+		"asked for something new": {[]string{adapterapi.HeaderSessions, "more"}, "3/20/0"},
+		"asked":                   {[]string{adapterapi.HeaderSessions, adapterapi.SessionsWithSpares}, "3/20/0/2"},
+	} {
+		if got := read(t, h, test.headers...).Header().Get(adapterapi.HeaderSessions); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
@@ -48,6 +49,10 @@ type Backend interface {
 
 	// Run works in the background until the drain is over.
 	Run(ctx context.Context)
+	// Starts says how soon a session has its process.
+	Starts() Starts
+	// Rest has the backend keep no spare processes, or keep them again.
+	Rest(rests bool)
 	// Refuse refuses requests of clients without sessions from now on.
 	Refuse()
 	// Drain waits for requests in flight of clients without sessions. All sessions must have
@@ -62,6 +67,12 @@ type Backend interface {
 	// Parts are shared by all clients, so none of them may be stuck.
 	Parts() []admin.Part
 	Metrics() []metrics.Metric
+}
+
+// Starts says how soon a session has its process. It is zero if sessions have none of their own.
+type Starts struct {
+	Spares int           // processes that wait for a session
+	Time   time.Duration // that a process takes to start, on average; 0 if that is not known
 }
 
 // Env is the part of the adapter that a backend uses.

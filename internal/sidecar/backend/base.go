@@ -135,6 +135,12 @@ func (b *base) ProbeOrder() (initializeFirst, only bool) {
 // Run implements Backend.
 func (b *base) Run(context.Context) {}
 
+// Starts implements Backend.
+func (b *base) Starts() Starts { return Starts{} }
+
+// Rest implements Backend.
+func (b *base) Rest(bool) {}
+
 // Refuse implements Backend.
 func (b *base) Refuse() { b.statelessClients.Refuse() }
 

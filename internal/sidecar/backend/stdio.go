@@ -87,6 +87,17 @@ func (p processes) Run(ctx context.Context) {
 	running.Wait()
 }
 
+// Starts implements Backend. A session with a server that has none takes no process.
+func (p processes) Starts() Starts {
+	if state, _ := p.Keeper.State(); p.era == sessionless.Modern || state.Stateless {
+		return Starts{}
+	}
+	return Starts{Spares: p.pool.Spares(), Time: p.pool.StartTime()}
+}
+
+// Rest implements Backend.
+func (p processes) Rest(rests bool) { p.pool.Rest(rests) }
+
 // Refuse implements Backend. Spares are for sessions that are opened, and a drain may take long.
 func (p processes) Refuse() {
 	p.base.Refuse()
@@ -283,6 +294,9 @@ func (s *sharedProcess) Open(ctx context.Context, from *caller.Caller) (*session
 		return s.numbered(opened, nil)
 	})
 }
+
+// Starts implements Backend.
+func (s *sharedProcess) Starts() Starts { return Starts{} }
 
 // Connect implements Backend.
 func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Connection, error) {

@@ -27,6 +27,9 @@ func (g *Guests) Place(w http.ResponseWriter, r *edge.Request, in *session.Regis
 		slot, err = in.ReserveOn(r.Context(), &r.Caller, places.Terms{})
 	}
 	said := report{Load: g.Load(), refused: err != nil}
+	if slot != nil {
+		said.Spares = max(said.Spares-1, 0) // the session takes it a moment later
+	}
 	w.Header().Set(headerLoad, said.String())
 	if said.refused {
 		r.PassedOn() // the pod that asks answers the client, or a third one does

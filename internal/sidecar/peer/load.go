@@ -14,6 +14,7 @@ const headerLoad = "Slipway-Load"
 type Load struct {
 	Sessions int64 // and places that are taken for sessions that open now
 	Limit    int64
+	Spares   int64 // processes that wait for a session
 }
 
 // isFull reports whether the pod has said that it is full, or the list has.
@@ -26,7 +27,7 @@ type report struct {
 }
 
 func (r *report) String() string {
-	text := fmt.Sprintf("sessions=%d, limit=%d", r.Sessions, r.Limit)
+	text := fmt.Sprintf("sessions=%d, limit=%d, spares=%d", r.Sessions, r.Limit, r.Spares)
 	if r.refused {
 		text += ", refused"
 	}
@@ -52,6 +53,8 @@ func takeReport(header http.Header) (report, bool) {
 			made.Sessions = number
 		case name == "limit":
 			made.Limit = number
+		case name == "spares":
+			made.Spares = number
 		}
 	}
 	return made, made.Limit > 0

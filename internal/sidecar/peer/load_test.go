@@ -19,15 +19,15 @@ func TestReport(t *testing.T) {
 		want   report
 		ok     bool
 	}{
-		"taken":              {[]string{(&report{Load: Load{3, 20}}).String()}, report{Load: Load{3, 20}}, true},
-		"refused":            {[]string{(&report{Load{20, 20}, true}).String()}, report{Load{20, 20}, true}, true},
+		"taken":              {[]string{(&report{Load: Load{3, 20, 2}}).String()}, report{Load: Load{3, 20, 2}}, true},
+		"refused":            {[]string{(&report{Load{20, 20, 0}, true}).String()}, report{Load{20, 20, 0}, true}, true},
 		"none":               {nil, report{}, false},
 		"two":                {[]string{"limit=1", "limit=2"}, report{}, false},
-		"of a newer version": {[]string{"sessions=1, limit=2, queue=3;now, draining"}, report{Load: Load{1, 2}}, true},
-		"without spaces":     {[]string{"sessions=1,limit=2,refused"}, report{Load{1, 2}, true}, true},
-		"negative":           {[]string{"sessions=-1, limit=2"}, report{Load: Load{0, 2}}, true},
-		"no limit":           {[]string{"sessions=1, refused"}, report{Load{1, 0}, true}, false},
-		"too large":          {[]string{"sessions=99999999999999999999, limit=2"}, report{Load: Load{0, 2}}, true},
+		"of a newer version": {[]string{"sessions=1, limit=2, queue=3;now, draining"}, report{Load: Load{1, 2, 0}}, true},
+		"without spaces":     {[]string{"sessions=1,limit=2,refused"}, report{Load{1, 2, 0}, true}, true},
+		"negative":           {[]string{"sessions=-1, limit=2"}, report{Load: Load{0, 2, 0}}, true},
+		"no limit":           {[]string{"sessions=1, refused"}, report{Load{1, 0, 0}, true}, false},
+		"too large":          {[]string{"sessions=99999999999999999999, limit=2"}, report{Load: Load{0, 2, 0}}, true},
 		"nonsense":           {[]string{"\x00=;,,=1"}, report{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestLoads(t *testing.T) {
 		}
 	}
 	want("two on their way", list, figures{3, 10, 2}, figures{4, 10, 0})
-	l.answered(&to[0], &Load{8, 10}, now)
+	l.answered(&to[0], &Load{8, 10, 0}, now)
 	want("one has an answer", list, figures{8, 10, 1}, figures{4, 10, 0})
 	if !l.send(&to[0], true, now) || l.send(&to[0], true, now) || !l.send(&to[0], false, now) {
 		t.Error("there is room for one, unless that does not matter")
@@ -106,5 +106,42 @@ func TestLoads(t *testing.T) {
 	l.of(nil, now)
 	if len(l.pods) != 0 {
 		t.Errorf("%d pods are remembered that no list has", len(l.pods))
+	}
+}
+
+// A pod that has given its last spare away has another one a while later, if the list says that it keeps some.
+func TestSparesComeBack(t *testing.T) {
+	var l loads
+	now := time.Now()
+	list := listing(3)
+	list[0].Spares = 2
+	spares := func() int64 { return l.of(list, now)[0].load.Spares }
+	to := l.of(list, now)
+	if spares() != 2 || !to[0].hasSpare() {
+		t.Error("the list says that there are two")
+	}
+	l.send(&to[0], false, now)
+	l.send(&to[0], false, now)
+	if o := l.of(list, now); o[0].hasSpare() {
+		t.Error("the two are for sessions on their way")
+	}
+	l.answered(&to[0], &Load{5, 10, 0}, now)
+	l.answered(&to[0], &Load{5, 10, 1}, now)
+	if got := spares(); got != 1 {
+		t.Errorf("%d spares, and the pod says one", got)
+	}
+	l.send(&to[0], false, now)
+	l.answered(&to[0], &Load{6, 10, 0}, now)
+	now = now.Add(refillLapse - 1)
+	if got := spares(); got != 0 {
+		t.Errorf("%d spares, and the pod has said that there is none", got)
+	}
+	now = now.Add(1)
+	if o := l.of(list, now)[0].load; o.Spares != 2 || o.Sessions != 6 {
+		t.Errorf("got %+v a while later", o)
+	}
+	list[0].Spares = 0
+	if got := spares(); got != 0 {
+		t.Errorf("%d spares, and the list says that there is none", got)
 	}
 }

@@ -13,6 +13,9 @@ const (
 	reportLapse = 30 * time.Second
 	// failedLapse is how long no session is sent to a pod after an attempt to connect to it has failed.
 	failedLapse = 5 * time.Second
+	// refillLapse is how long a pod that has reported its last spare as taken counts as one without, if the list says that
+	// it keeps some.
+	refillLapse = 5 * time.Second
 )
 
 // loads are how full other pods are: by the list, by what they have said since, and by what this pod has sent
@@ -58,13 +61,20 @@ func (l *loads) of(candidates []roster.Candidate, now time.Time) []other {
 	return found
 }
 
-func listed(c *roster.Candidate) Load { return Load{Sessions: c.Sessions, Limit: c.Limit} }
+func listed(c *roster.Candidate) Load {
+	return Load{Sessions: c.Sessions, Limit: c.Limit, Spares: c.Spares}
+}
 
 func (k *known) correct(load Load, now time.Time) Load {
-	if !k.at.IsZero() && k.listed == load && now.Sub(k.at) < reportLapse {
-		return k.said
+	since := now.Sub(k.at)
+	if k.at.IsZero() || k.listed != load || since >= reportLapse {
+		return load
 	}
-	return load
+	said := k.said
+	if since >= refillLapse {
+		said.Spares = max(said.Spares, load.Spares)
+	}
+	return said
 }
 
 // send counts a session that is sent to a pod. If it must find room, and the pod will be full for all that is known

@@ -29,10 +29,10 @@ const lastPart = 10
 
 // find finds a slot. If it returns neither a slot nor an error, another pod has answered.
 //
-// A free slot here comes first, then one of another pod, then one that becomes free while the client waits, and only
+// A free slot here comes first, unless another pod has its process ready, then one of another pod, then one that becomes free while the client waits, and only
 // then that of an idle session. Without other pods it is as if there was no list.
 func (n *newcomer) find() (*session.Slot, error) {
-	if self := n.placer.standing(); self.rank() == wanted {
+	if self := n.placer.standing(); self.rank() == wanted && !self.slow {
 		if slot := n.free(); slot != nil {
 			return slot, nil
 		}

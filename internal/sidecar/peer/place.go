@@ -24,6 +24,7 @@ type standing struct {
 	avoided bool   // sessions should begin at other pods: it is cordoned, or goes away
 	newest  bool   // no list names a newer template
 	free    bool   // it has a free slot
+	slow    bool   // a session here waits for a process to start, which takes long
 	zone    string // empty if it is not known
 }
 
@@ -39,6 +40,9 @@ type other struct {
 func (o *other) share() float64 {
 	return float64(o.load.Sessions+o.sent) / float64(max(o.load.Limit, 1))
 }
+
+// hasSpare reports whether a process waits there for one more session.
+func (o *other) hasSpare() bool { return o.load.Spares > o.sent }
 
 // rank orders pods by where sessions should begin. Pods of a higher rank are for when those of a lower one are full.
 type rank int
@@ -74,7 +78,8 @@ func (o *other) rank() rank {
 
 // place returns where a session may begin, in the order in which to try: indexes of others, and here.
 //
-// This pod comes before others of its rank, because a session that begins where its connection ends pays no hop. Of two
+// This pod comes before others of its rank, because a session that begins where its connection ends pays no hop. But a
+// hop costs less than the start of a slow process, so those that have a spare come before a pod that has none. Of two
 // pods that it chooses at random, the one with the smaller load comes first. That needs no fresh figures: if all
 // entries asked the pod with the least load, they would all ask the same one. Pods that are known to be full come last,
 // because sessions end without this pod learning of it.
@@ -114,11 +119,19 @@ func (p *placement) of(r rank, full bool) []int {
 			peers = append(peers, i)
 		}
 	}
-	peers = p.spread(peers)
-	if !full && p.self.free && !p.self.closed && p.self.rank() == r {
-		return slices.Insert(peers, 0, here)
+	if full || !p.self.free || p.self.closed || p.self.rank() != r {
+		return p.spread(peers)
 	}
-	return peers
+	var first []int
+	if p.self.slow {
+		for _, i := range peers {
+			if p.others[i].hasSpare() {
+				first = append(first, i)
+			}
+		}
+		peers = slices.DeleteFunc(peers, func(i int) bool { return p.others[i].hasSpare() })
+	}
+	return slices.Concat(p.spread(first), []int{here}, p.spread(peers))
 }
 
 // spread puts two pods that it chooses at random before all others, and orders these by load.

@@ -31,6 +31,8 @@ func pods(text string) (others []other) {
 				o.Verified = false
 			case "cordoned":
 				o.Cordoned = true
+			case "spare":
+				o.load.Spares = 1
 			case "sent":
 				o.sent = 5
 			default:
@@ -76,6 +78,7 @@ func TestPlace(t *testing.T) {
 	old := with(func(s *standing) { s.newest = false })
 	avoided := with(func(s *standing) { s.avoided = true })
 	zoned := with(func(s *standing) { s.free, s.zone = false, "near" })
+	slow := with(func(s *standing) { s.slow = true })
 	for name, test := range map[string]struct {
 		self   standing
 		others string
@@ -121,6 +124,15 @@ func TestPlace(t *testing.T) {
 		"two of the same zone":                   {zoned, "a:4/20,near b:3/20,near", []int{0, 0}, "b a"},
 		"none of the same zone":                  {zoned, "a:4/20,far b:3/20,farther", []int{0, 0}, "b a"},
 		"no zone here":                           {full, "a:3/20,far b:4/20,near", []int{0, 0}, "a b"},
+		"slow, and nobody has a spare":     {slow, "a:0/20 b:0/20", []int{0, 0}, "here a b"},
+		"slow, and one has a spare":        {slow, "a:0/20 b:9/20,spare", []int{0, 0}, "b here a"},
+		"slow, and of two the emptier one": {slow, "a:0/20 b:9/20,spare c:8/20,spare", []int{0, 0}, "c b here a"},
+		"slow, and the spare is promised":  {slow, "a:0/20,spare,sent b:0/20", []int{0, 0}, "here b a"},
+		"slow, and a full one has a spare": {slow, "a:20/20,spare", nil, "here a"},
+		"slow, and an old one has a spare": {slow, "a:0/20,old,spare b:0/20", nil, "here b a"},
+		"slow and old":                     {with(func(s *standing) { s.slow, s.newest = true, false }), "a:0/20,spare,old b:9/20", nil, "b a here"},
+		"slow and full":                    {with(func(s *standing) { s.slow, s.free = true, false }), "a:3/20,spare b:2/20", []int{0, 0}, "b a"},
+		"not slow":                         {ready, "a:0/20,spare", nil, "here a"},
 		"no more than eight": {
 			full, "a:1/20 b:2/20 c:3/20 d:4/20 e:5/20 f:6/20 g:7/20 h:8/20 i:9/20 j:10/20", []int{0, 0}, "a b c d e f g h",
 		},
@@ -144,17 +156,18 @@ func TestPlace(t *testing.T) {
 }
 
 // Whatever the pods are like, no place comes twice, none is left out unless there are too many, a pod that opens no sessions
-// is no place, and a pod that is wanted and not full comes before every other one.
+// is no place, and a pod that is wanted and not full comes before every other one. Of alike pods, this one is behind those
+// with a spare if its starts are slow, and before all others.
 func TestPlaceOfAnyPods(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		flag := func() bool { return random.IntN(2) == 0 }
-		self := standing{closed: flag(), avoided: flag(), newest: flag(), free: flag()}
+		self := standing{closed: flag(), avoided: flag(), newest: flag(), free: flag(), slow: flag()}
 		others := make([]other, random.IntN(12))
 		for i := range others {
 			o := &others[i]
 			o.Verified, o.Newest, o.Cordoned = flag(), flag(), flag()
-			o.load = Load{Sessions: random.Int64N(4), Limit: random.Int64N(4)}
+			o.load = Load{Sessions: random.Int64N(4), Limit: random.Int64N(4), Spares: random.Int64N(2)}
 		}
 		order := place(&self, others, random.IntN)
 		isHere := slices.Contains(order, here)
@@ -170,11 +183,13 @@ func TestPlaceOfAnyPods(t *testing.T) {
 		better := func(i int) int { // the lower, the sooner
 			switch {
 			case i == here:
-				return int(self.rank())
+				return 3*int(self.rank()) + 1
 			case others[i].load.isFull():
-				return int(ranks) + int(others[i].rank())
+				return 3 * (int(ranks) + int(others[i].rank()))
+			case isHere && others[i].rank() == self.rank() && (!self.slow || !others[i].hasSpare()):
+				return 3*int(others[i].rank()) + 2
 			}
-			return int(others[i].rank())
+			return 3 * int(others[i].rank())
 		}
 		if !slices.IsSortedFunc(order, func(a, b int) int { return better(a) - better(b) }) {
 			t.Fatalf("%+v and %+v: %v", self, others, order)

@@ -18,7 +18,19 @@ type PlacerOptions struct {
 	Leaving <-chan struct{}
 	// Patience is how long a client waits for a slot, here or elsewhere.
 	Patience time.Duration
+	// Starts says how soon a session has its process at this pod.
+	Starts func() Starts
 }
+
+// Starts says how soon a session has its process: there may be a spare one, or else it takes the time of a start, which
+// is 0 if that is not known, or if sessions have no processes of their own.
+type Starts struct {
+	Spares int
+	Time   time.Duration
+}
+
+// slowStart is how long the start of a process takes that costs a client more than a hop to a pod with a spare one.
+const slowStart = 300 * time.Millisecond
 
 // Placer decides where new sessions begin: here or at another pod. It is the edge.Placer of the port for clients.
 type Placer struct {
@@ -83,6 +95,8 @@ func (p *Placer) standing() standing {
 		self.avoided = true
 	default:
 	}
+	starts := p.options.Starts()
+	self.slow = starts.Spares == 0 && starts.Time > slowStart
 	return self
 }
 

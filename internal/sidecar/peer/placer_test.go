@@ -56,7 +56,7 @@ func TestNoPodCanBeReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		router := New(Options{Self: sessionid.Owner{}, Relay: r, Standing: list.Standing})
-		placer := NewPlacer(PlacerOptions{Router: router, List: list, Leaving: make(chan struct{}), Patience: places.Patience})
+		placer := NewPlacer(PlacerOptions{Router: router, List: list, Leaving: make(chan struct{}), Patience: places.Patience, Starts: func() Starts { return Starts{} }})
 		door := edge.New(edge.Options{
 			Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Place: placer,
 			Routes: map[string]edge.Route{"/mcp": {Serve: func(w http.ResponseWriter, r *edge.Request) {
@@ -97,4 +97,27 @@ func TestNoPodCanBeReached(t *testing.T) {
 			t.Errorf("%d placed here, %d refused, %d wait, %d taken", here, refused, registry.Places.Waiting(), registry.Places.Taken())
 		}
 	})
+}
+
+// A start counts as slow only if a session has to wait for it.
+func TestSlowStarts(t *testing.T) {
+	for name, test := range map[string]struct {
+		starts Starts
+		slow   bool
+	}{
+		"slow":              {Starts{0, slowStart + 1}, true},
+		"just fast enough":  {Starts{0, slowStart}, false},
+		"not known":         {Starts{}, false},
+		"there is a spare":  {Starts{1, time.Hour}, false},
+		"there are two": {Starts{2, slowStart + 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := NewPlacer(PlacerOptions{
+				Router: New(Options{}), List: roster.New(), Leaving: make(chan struct{}), Starts: func() Starts { return test.starts },
+			})
+			if got := p.standing(); got.slow != test.slow || !got.newest {
+				t.Errorf("got %+v, want slow: %t", got, test.slow)
+			}
+		})
+	}
 }

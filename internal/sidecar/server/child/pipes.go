@@ -25,8 +25,7 @@ type pipes struct{ server *Server }
 func (p *pipes) Read(into []byte) (int, error) {
 	n, err := p.server.process.Stdout.Read(into)
 	if n > 0 {
-		p.server.started()
-		p.server.spoke.Store(true)
+		p.server.noteOutput()
 	}
 	p.server.notePipe(err)
 	return n, err

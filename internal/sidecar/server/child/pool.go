@@ -90,6 +90,7 @@ type Pool struct {
 	options Options
 	metrics Metrics
 	recent  recent
+	pace    pace
 
 	starting chan struct{} // holds one element for each starting process
 
@@ -98,6 +99,7 @@ type Pool struct {
 	alive      int // running or starting
 	spares     []*Server
 	shortLived error // of a spare that ended soon after its start
+	rests      bool  // no spares are kept for now
 	closed     bool
 	wanted     chan struct{} // receives when a spare may be missing
 }
@@ -255,7 +257,7 @@ func (p *Pool) awaitContainer(ctx context.Context, err error) bool {
 func (p *Pool) missing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.spares) < p.options.Warm && p.alive < p.options.Max
+	return !p.rests && len(p.spares) < p.options.Warm && p.alive < p.options.Max
 }
 
 // shortLived returns the error that makes Run back off, for a spare that has ended soon.
@@ -269,13 +271,14 @@ func (p *Pool) addSpare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	spare.unused.Store(true)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
 		spare.Close()
 		return fault.ErrDraining
-	case p.options.Warm == 0: // EndSpares was faster
+	case p.rests, p.options.Warm == 0: // Rest or EndSpares was faster
 		spare.Close()
 		return nil
 	case spare.dead():
@@ -291,6 +294,24 @@ func (p *Pool) addSpare(ctx context.Context) error {
 func (p *Pool) EndSpares() {
 	p.mu.Lock()
 	p.options.Warm = 0
+	p.mu.Unlock()
+	p.endSpares()
+}
+
+// Rest ends the spares, and has Run keep none until Rest is called with false. Acquire goes on to start processes.
+func (p *Pool) Rest(rests bool) {
+	p.mu.Lock()
+	p.rests = rests
+	p.mu.Unlock()
+	if rests {
+		p.endSpares()
+		return
+	}
+	p.want()
+}
+
+func (p *Pool) endSpares() {
+	p.mu.Lock()
 	spares := p.spares
 	p.spares = nil
 	p.mu.Unlock()
@@ -298,6 +319,16 @@ func (p *Pool) EndSpares() {
 		spare.Close()
 	}
 }
+
+// Spares returns how many spares there are.
+func (p *Pool) Spares() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.spares)
+}
+
+// StartTime returns how long a process takes to its first message; 0 before one was seen to.
+func (p *Pool) StartTime() time.Duration { return p.pace.average() }
 
 func (p *Pool) close() {
 	p.mu.Lock()

@@ -35,6 +35,7 @@ type Server struct {
 	stopped     atomic.Bool // the adapter has asked the process to end, while it ran
 	tentative   atomic.Bool // the first request may be one that the process need not know
 	spoke       atomic.Bool // the process has written to its output
+	unused      atomic.Bool // the process was started before a client wanted one
 
 	writing  chan struct{} // holds an element while a goroutine writes
 	frame    []byte
@@ -70,6 +71,17 @@ func (s *Server) dead() bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// noteOutput records that the process has written to its output, which lets the next process start.
+func (s *Server) noteOutput() {
+	if s.spoke.Load() || s.spoke.Swap(true) {
+		return
+	}
+	s.started()
+	if !s.unused.Load() {
+		s.pool.pace.started(time.Since(s.begin), s.pool.options.StartHold)
 	}
 }
 
@@ -253,8 +265,7 @@ func (s *Server) read(receive func(session.Message)) error {
 			return err
 		}
 		turn.took(reader.Waited())
-		s.started()
-		s.spoke.Store(true)
+		s.noteOutput()
 		batch := rpc.IsBatch(message)
 		owned := !batch && reader.Release()
 		var held *budget.Account // has room for the message, or for a copy
