@@ -20,6 +20,8 @@ type Peers struct {
 	// from a higher number than those before it, so that no adapter listens to a former leader.
 	Generation int64     `json:"generation"`
 	Pods       []PeerPod `json:"pods"`
+	// Gone are the UIDs of pods that were there and are no more. A pod that begins later had no list with them.
+	Gone []string `json:"gone,omitempty"`
 }
 
 // PeerPod is one pod of a server.

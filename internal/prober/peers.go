@@ -62,13 +62,14 @@ func (p *Prober) beginTerm(ctx context.Context) {
 
 // list gives the adapters of a server another list of its pods, if there is something new to tell.
 func (p *Prober) list(s *server, now time.Time) {
+	s.gone.forget(now)
 	if p.lists == 0 || !s.needsList() {
 		return
 	}
 	if s.hasNews(now) {
 		p.lists++
 		pods := s.listed()
-		document, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: p.lists, Pods: pods}.Encode()
+		document, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: p.lists, Pods: pods, Gone: s.gone.uids()}.Encode()
 		if err != nil || len(document.Text) > adapterapi.MaxPeersBytes {
 			p.options.Log.Error(err, "Cannot make a list of pods", "MCPServer", klog.KRef(s.name.Namespace, s.name.Name), "pods", len(pods))
 			return
@@ -89,9 +90,12 @@ func (p *Prober) list(s *server, now time.Time) {
 }
 
 // needsList says whether adapters get lists. A server that never had two pods at a time needs none, unless its pod
-// has to be told how to end.
+// has to be told how to end, or that the one before it is gone.
 func (s *server) needsList() bool {
-	if len(s.instances) > 1 || s.pods != nil {
+	if len(s.instances) == 0 {
+		return false
+	}
+	if len(s.instances) > 1 || s.pods != nil || len(s.gone) > 0 {
 		return true
 	}
 	for _, i := range s.instances {

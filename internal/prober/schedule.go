@@ -37,6 +37,7 @@ type Prober struct {
 	started  bool
 	stopped  bool
 	servers  map[types.NamespacedName]*server
+	gone     map[types.NamespacedName]departures // of servers that have no pods for now
 	queue    queue
 	busy     int         // instances that are being asked
 	suspects int         // those among them that did not answer in time
@@ -81,6 +82,7 @@ func New(options Options) *Prober {
 		close:   ask.close,
 		wake:    make(chan struct{}, 1),
 		servers: map[types.NamespacedName]*server{},
+		gone:    map[types.NamespacedName]departures{},
 	}
 	p.metrics = newMetrics(options.Registry, p)
 	return p

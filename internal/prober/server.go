@@ -19,6 +19,7 @@ type server struct {
 	pods     []adapterapi.PeerPod // of the list, in the order of their UIDs; nil before the first one
 	peers    adapterapi.Document  // the list
 	listedAt time.Time            // when it was made
+	gone     departures           // pods that lists name as gone
 
 	counts counts    // as they were when Notify was last called
 	words  bool      // some have changed since

@@ -19,7 +19,7 @@ func (p *Prober) Watch(name types.NamespacedName, instances []Instance) {
 		if len(instances) == 0 {
 			return
 		}
-		s = &server{name: name, instances: map[types.UID]*instance{}}
+		s = &server{name: name, instances: map[types.UID]*instance{}, gone: p.takeGone(name)}
 		p.servers[name] = s
 	}
 	present := make(map[types.UID]bool, len(instances))
@@ -36,6 +36,7 @@ func (p *Prober) Watch(name types.NamespacedName, instances []Instance) {
 		if !present[uid] {
 			p.drop(known)
 			delete(s.instances, uid)
+			s.gone.add(uid, now)
 		}
 	}
 	s.forgetStored()
@@ -45,6 +46,7 @@ func (p *Prober) Watch(name types.NamespacedName, instances []Instance) {
 			s.timer.Stop()
 		}
 		delete(p.servers, name)
+		p.keepGone(s)
 	}
 	p.signal()
 }
@@ -78,6 +80,7 @@ func (p *Prober) Results(name types.NamespacedName) map[types.UID]Result {
 func (p *Prober) add(s *server, want Instance, now time.Time) {
 	i := &instance{Instance: want, server: s, index: -1, result: Result{Outcome: Pending}}
 	s.instances[want.UID] = i
+	s.gone.remove(want.UID)
 	i.trigger(now)
 	i.at = i.next(now)
 	p.enqueue(i)

@@ -323,36 +323,56 @@ func TestOwnersAddressReused(t *testing.T) {
 	}
 }
 
-// A pod that the manager's list had and has no more is over as soon as it does not answer. Other pods get the benefit
+// A pod that the manager's list had and has no more is over as soon as it does not answer. So is one of which the first
+// list says that it is gone: the pod that replaces the only one of a server had no list before. Other pods get the benefit
 // of the doubt.
 func TestPodRemovedFromList(t *testing.T) {
 	t.Parallel()
-	replicas := startReplicas(t, 2, nil)
-	c := clientOf(t, replicas)
-	pods := []adapterapi.PeerPod{{UID: hex.EncodeToString(replicas[1].env.Owner.UID[:])}, {UID: hex.EncodeToString(replicas[0].env.Owner.UID[:])}}
-	replicas[1].list(t, 1, pods...)
-	replicas[1].list(t, 2, pods[0])
-	c.must(t, http.StatusOK) // it answers, whatever the list says
-	c.must(t, http.StatusOK)
-	address := replicas[0].env.Owner.Address.String()
-	replicas[0].stop()
-	mute, err := listener.Listen(t.Context(), address) // it accepts connections and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = mute.Close() })
-	c.must(t, http.StatusNotFound)
-	dials := replicas[1].dials()
-	c.must(t, http.StatusNotFound)
-	if more := replicas[1].dials() - dials; more != 0 {
-		t.Errorf("%d more connections to a pod that is gone", more)
+	for name, tell := range map[string]func(t *testing.T, r *replica, own, other adapterapi.PeerPod){
+		"it was there, and is gone": func(t *testing.T, r *replica, own, other adapterapi.PeerPod) {
+			t.Helper()
+			r.list(t, 1, own, other)
+			r.list(t, 2, own)
+		},
+		"it is named as gone": func(t *testing.T, r *replica, own, other adapterapi.PeerPod) {
+			t.Helper()
+			r.take(t, adapterapi.Peers{Generation: 1, Pods: []adapterapi.PeerPod{own}, Gone: []string{other.UID}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replicas := startReplicas(t, 2, nil)
+			c := clientOf(t, replicas)
+			tell(t, replicas[1], adapterapi.PeerPod{UID: hex.EncodeToString(replicas[1].env.Owner.UID[:])}, adapterapi.PeerPod{UID: hex.EncodeToString(replicas[0].env.Owner.UID[:])})
+			c.must(t, http.StatusOK) // it answers, whatever the list says
+			c.must(t, http.StatusOK)
+			address := replicas[0].env.Owner.Address.String()
+			replicas[0].stop()
+			mute, err := listener.Listen(t.Context(), address) // it accepts connections and says nothing
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = mute.Close() })
+			c.must(t, http.StatusNotFound)
+			dials := replicas[1].dials()
+			c.must(t, http.StatusNotFound)
+			if more := replicas[1].dials() - dials; more != 0 {
+				t.Errorf("%d more connections to a pod that is gone", more)
+			}
+		})
 	}
 }
 
 // list gives the replica the manager's list of pods.
 func (r *replica) list(t *testing.T, generation int64, pods ...adapterapi.PeerPod) {
 	t.Helper()
-	list, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: generation, Pods: pods}.Encode()
+	r.take(t, adapterapi.Peers{Generation: generation, Pods: pods})
+}
+
+func (r *replica) take(t *testing.T, peers adapterapi.Peers) {
+	t.Helper()
+	peers.Version = adapterapi.PeersVersion
+	list, err := peers.Encode()
 	if err != nil {
 		t.Fatal(err)
 	}

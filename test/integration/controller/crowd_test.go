@@ -144,6 +144,13 @@ func (c *crowd) entry(of, pod types.UID) adapterapi.PeerPod {
 	return adapterapi.PeerPod{}
 }
 
+// gone are the pods that the list of a pod says are gone.
+func (c *crowd) gone(of types.UID) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists[of].Gone
+}
+
 // cordoned are the pods that the list of a pod says should have no new sessions.
 func (c *crowd) cordoned(of types.UID) []string {
 	c.mu.Lock()

@@ -100,6 +100,26 @@ func TestOnlyPodIsToldHowLongItHas(t *testing.T) {
 	g.Eventually(func() int64 { return c.entry(pod.UID, pod.UID).DrainSeconds }).WithTimeout(hang.Guard).Should(BeEquivalentTo(7))
 }
 
+// The only pod of a server is deleted by force. The pod that replaces it is told that it is gone, though the two were never
+// there at the same time.
+func TestOnlyPodIsToldWhatIsGone(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	_, server, c, pods := crowdedServer(t, 1)
+	g.Expect(c.entry(pods[0].UID, pods[0].UID)).To(Equal(adapterapi.PeerPod{}), "a pod without others has no list")
+	g.Expect(shared.client.Delete(t.Context(), pods[0], client.GracePeriodSeconds(0))).To(Succeed())
+	next := func() (uid types.UID) {
+		for _, object := range listed(t, server.Namespace, &corev1.PodList{}) {
+			if object.GetUID() != pods[0].UID {
+				uid = object.GetUID()
+			}
+		}
+		return uid
+	}
+	g.Eventually(next).WithTimeout(hang.Guard).ShouldNot(BeEmpty())
+	g.Eventually(c.gone).WithArguments(next()).WithTimeout(hang.Guard).Should(Equal([]string{string(pods[0].UID)}))
+}
+
 // The pods of a server that is stopped or deleted need not wait for their sessions. They are told so, also after the
 // MCPServer itself is gone.
 func TestPodsAreToldThatAllEnd(t *testing.T) {

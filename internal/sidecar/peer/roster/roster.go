@@ -29,7 +29,7 @@ const (
 	Unknown Standing = iota // no list that counts has named the pod
 	Listed                  // the pod is there
 	Doubted                 // the pod is there, but the manager cannot reach it either
-	Removed                 // a list had the pod, and a later one has not
+	Removed                 // a list had the pod, and a later one has not; or a list says that the pod is gone
 )
 
 // Roster is the list. It is safe for concurrent use.
@@ -68,6 +68,12 @@ func (r *Roster) Take(text []byte) error {
 		}
 		pods[uid] = pod
 	}
+	gone := make([][16]byte, len(list.Gone))
+	for i, text := range list.Gone {
+		if gone[i], err = sessionid.ParseUID(text); err != nil {
+			return fmt.Errorf("take list of pods: gone[%d]: %w", i, err)
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if list.Generation < r.state.Generation {
@@ -77,6 +83,9 @@ func (r *Roster) Take(text []byte) error {
 		if _, still := pods[uid]; !still {
 			r.removeLocked(uid)
 		}
+	}
+	for _, uid := range gone {
+		r.removeLocked(uid)
 	}
 	for uid := range pods {
 		delete(r.removed, uid) // the list before was made without knowing of it
@@ -88,6 +97,9 @@ func (r *Roster) Take(text []byte) error {
 }
 
 func (r *Roster) removeLocked(pod [16]byte) {
+	if r.removed[pod] {
+		return
+	}
 	r.removed[pod] = true
 	r.order = append(r.order, pod)
 	for len(r.order) > mostRemoved {

@@ -64,6 +64,39 @@ func TestStanding(t *testing.T) {
 	expect(t, r, second, Listed)
 }
 
+// A list names pods that are gone, for adapters that had no list with them. A pod that is there is there.
+func TestGone(t *testing.T) {
+	r := New()
+	third := uid{3}
+	with := func(generation int64, gone []uid, pods ...adapterapi.PeerPod) []byte {
+		t.Helper()
+		made := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: generation, Pods: pods}
+		for _, of := range gone {
+			made.Gone = append(made.Gone, of.String())
+		}
+		encoded, err := made.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []byte(encoded.Text)
+	}
+	take(t, r, with(2, []uid{second, third}, pod(first), pod(third)))
+	expect(t, r, second, Removed)
+	expect(t, r, third, Listed)
+	if err := r.Take(with(1, []uid{first}, pod(second))); !errors.Is(err, document.ErrOlder) {
+		t.Errorf("a list of a former leader: %v", err)
+	}
+	take(t, r, with(3, []uid{second}, pod(first)))
+	expect(t, r, third, Removed)
+	take(t, r, list(t, 4, pod(first))) // of a leader that does not know what was before it
+	expect(t, r, second, Removed)
+	take(t, r, list(t, 5, pod(first), pod(second)))
+	expect(t, r, second, Listed)
+	if len(r.removed) != 1 || len(r.order) > 3 {
+		t.Errorf("%d pods are remembered, %d in order", len(r.removed), len(r.order))
+	}
+}
+
 // A list counts for as long as the manager renews it, and not longer. A pod that is removed does not come back.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -105,6 +138,7 @@ func TestRefused(t *testing.T) {
 		`{"version":1,"pods":[{"uid":""}]}`: "generation is 0",
 		`{"version":1,"generation":9}`:      "it has none",
 		`{"version":1,"generation":9,"pods":[{"uid":"x"}]}`: "pods[0].uid",
+		`{"version":1,"generation":9,"pods":[{"uid":"` + first.String() + `"}],"gone":["x"]}`: "gone[0]",
 	} {
 		if err := r.Take([]byte(text)); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%s: %v, want %s", text, err, words)
