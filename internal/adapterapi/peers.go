@@ -20,6 +20,8 @@ type Peers struct {
 	// from a higher number than those before it, so that no adapter listens to a former leader.
 	Generation int64     `json:"generation"`
 	Pods       []PeerPod `json:"pods"`
+	// Partial says that there are more pods than a list has room for: one that it lacks may be there all the same.
+	Partial bool `json:"partial,omitempty"`
 	// Gone are the UIDs of pods that were there and are no more. A pod that begins later had no list with them.
 	Gone []string `json:"gone,omitempty"`
 }
@@ -63,6 +65,32 @@ func (p Peers) Encode() (Document, error) {
 		return Document{}, fmt.Errorf("encode list of pods: %w", err)
 	}
 	return Document{p.Generation, SettingsDigest(text), string(text)}, nil
+}
+
+// Fit returns the list without the pods at its end that MaxPeersBytes has no room for.
+func (p Peers) Fit() (Peers, error) {
+	whole, err := p.Encode()
+	if err != nil || len(whole.Text) <= MaxPeersBytes {
+		return p, err
+	}
+	pods := p.Pods
+	p.Pods, p.Partial = []PeerPod{}, true
+	rest, err := p.Encode()
+	if err != nil {
+		return p, err
+	}
+	room := MaxPeersBytes - len(rest.Text)
+	for i := range pods {
+		text, err := json.Marshal(&pods[i])
+		if err != nil {
+			return p, fmt.Errorf("encode pod: %w", err)
+		}
+		if room -= len(text) + len(","); room < 0 {
+			p.Pods = pods[:i]
+			break
+		}
+	}
+	return p, nil
 }
 
 // DecodePeers reads a list. It takes all of it or nothing.

@@ -7,7 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
 // gone is what the last list of an adapter says is gone.
@@ -113,4 +117,42 @@ func TestNewManagerKnowsNoneThatIsGone(t *testing.T) {
 		w.pass(time.Minute)
 		r.wantGone(t, "b", "")
 	})
+}
+
+// If a list has no room for all pods, it has those that have to be told how to go on. The log says so once.
+func TestListsWithoutRoomForAll(t *testing.T) {
+	const most, less = 6000, 1000
+	logged := 0
+	p := &Prober{options: Options{Log: funcr.New(func(string, string) { logged++ }, funcr.Options{})}, lists: 1 << listsBits}
+	s := &server{name: alpha}
+	pods := make([]adapterapi.PeerPod, most)
+	for n := range pods {
+		pods[n] = adapterapi.PeerPod{UID: fmt.Sprintf("5f1e7a31-9d3c-4c1b-8a6e-%012d", n), Address: "10.0.0.1:16272", Ready: true, Limit: 20}
+	}
+	pods[most-1].Cordoned, pods[most-2].Terminating, pods[most-3].DrainSeconds, pods[most-4].Closing = true, true, 9, true
+	read := func(pods []adapterapi.PeerPod) adapterapi.Peers {
+		t.Helper()
+		document, err := p.document(s, pods)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := adapterapi.DecodePeers([]byte(document.Text))
+		if err != nil || len(document.Text) > adapterapi.MaxPeersBytes {
+			t.Fatalf("%d bytes, %v", len(document.Text), err)
+		}
+		return list
+	}
+	for range 2 {
+		list := read(pods)
+		want := []adapterapi.PeerPod{pods[most-4], pods[most-3], pods[most-2], pods[most-1], pods[0], pods[1]}
+		if diff := cmp.Diff(want, list.Pods[:len(want)]); diff != "" || !list.Partial || len(list.Pods) == most {
+			t.Errorf("%d pods, partial: %t, the first ones (-want +got):\n%s", len(list.Pods), list.Partial, diff)
+		}
+		if list := read(pods[:less]); list.Partial || len(list.Pods) != less || list.Pods[0] != pods[0] {
+			t.Errorf("a list of %d has %d pods, partial: %t", less, len(list.Pods), list.Partial)
+		}
+	}
+	if logged != 1 {
+		t.Errorf("%d lines are logged, want 1", logged)
+	}
 }

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -69,8 +70,8 @@ func (p *Prober) list(s *server, now time.Time) {
 	if s.hasNews(now) {
 		p.lists++
 		pods := s.listed()
-		document, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: p.lists, Pods: pods, Gone: s.gone.uids()}.Encode()
-		if err != nil || len(document.Text) > adapterapi.MaxPeersBytes {
+		document, err := p.document(s, pods)
+		if err != nil {
 			p.options.Log.Error(err, "Cannot make a list of pods", "MCPServer", klog.KRef(s.name.Namespace, s.name.Name), "pods", len(pods))
 			return
 		}
@@ -86,6 +87,44 @@ func (p *Prober) list(s *server, now time.Time) {
 			sending.fails, sending.at = 0, later(now, i.listedAt.Add(betweenLists))
 			p.reschedule(i, earlier(i.at, sending.at))
 		}
+	}
+}
+
+// document makes the list of a server's pods. If there are too many for one list, it has those that have to be told how
+// to go on, and of the others those with the lowest UIDs: always the same, and as good as any for a new session.
+func (p *Prober) document(s *server, pods []adapterapi.PeerPod) (adapterapi.Document, error) {
+	whole := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: p.lists, Pods: pods, Gone: s.gone.uids()}
+	list, err := whole.Fit()
+	if err != nil || !list.Partial {
+		return encoded(list, err)
+	}
+	whole.Pods = slices.Clone(pods)
+	slices.SortStableFunc(whole.Pods, func(a, b adapterapi.PeerPod) int { return cmp.Compare(urgency(b), urgency(a)) })
+	list, err = whole.Fit()
+	if !s.crowded {
+		s.crowded = true
+		p.options.Log.Info("A server has more pods than a list of pods has room for; the others are found by the ids of their sessions, and get fewer new sessions",
+			"MCPServer", klog.KRef(s.name.Namespace, s.name.Name), "pods", len(pods), "listed", len(list.Pods))
+	}
+	return encoded(list, err)
+}
+
+func encoded(list adapterapi.Peers, err error) (adapterapi.Document, error) {
+	if err != nil {
+		return adapterapi.Document{}, err
+	}
+	return list.Encode()
+}
+
+// urgency orders pods for a list that has no room for all: those first that it tells something about themselves.
+func urgency(pod adapterapi.PeerPod) int {
+	switch {
+	case pod.Closing, pod.DrainSeconds > 0:
+		return 2
+	case pod.Cordoned, pod.Terminating:
+		return 1
+	default:
+		return 0
 	}
 }
 

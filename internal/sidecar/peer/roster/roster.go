@@ -80,7 +80,7 @@ func (r *Roster) Take(text []byte) error {
 		return fmt.Errorf("take list of pods: %w: generation %d after %d", document.ErrOlder, list.Generation, r.state.Generation)
 	}
 	for uid := range r.pods {
-		if _, still := pods[uid]; !still {
+		if _, still := pods[uid]; !still && !list.Partial {
 			r.removeLocked(uid)
 		}
 	}

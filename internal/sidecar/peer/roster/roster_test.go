@@ -97,6 +97,22 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// A pod that is left out of a list without room for all may be there all the same, unless it is named as gone.
+func TestPartialLists(t *testing.T) {
+	r := New()
+	take(t, r, list(t, 1, pod(first), pod(second), pod(uid{3})))
+	encoded, err := adapterapi.Peers{
+		Version: adapterapi.PeersVersion, Generation: 2, Pods: []adapterapi.PeerPod{pod(first)}, Partial: true, Gone: []string{uid{3}.String()},
+	}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	take(t, r, []byte(encoded.Text))
+	expect(t, r, first, Listed)
+	expect(t, r, second, Unknown)
+	expect(t, r, uid{3}, Removed)
+}
+
 // A list counts for as long as the manager renews it, and not longer. A pod that is removed does not come back.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
