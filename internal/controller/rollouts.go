@@ -163,13 +163,14 @@ func (s *state) rolloutSince() time.Time {
 }
 
 // serves says whether clients would notice a rollout. One of a server that has no ready pod
-// neither waits nor counts: it may be what mends the server.
+// neither waits nor counts: it may be what mends the server. A pod that was deleted can be ready for
+// as long as it drains, and goes with or without a rollout.
 func (s *state) serves() bool {
 	if workload.Replicas(s.server) == 0 {
 		return false
 	}
 	for i := range s.pods {
-		if status.PodReady(&s.pods[i]) {
+		if pod := &s.pods[i]; status.PodReady(pod) && !isDeleted(pod) {
 			return true
 		}
 	}

@@ -138,6 +138,12 @@ func TestRolloutSince(t *testing.T) {
 		"the user began it":                 {func(s *state) { s.revisions[0].Annotations = nil }, false},
 		"there is nothing to restart":       {func(s *state) { s.server.Spec.Suspend = true }, false},
 		"no pod is ready":                   {func(s *state) { s.pods[0].Status.Conditions = nil }, false},
+		"the only ready pod drains":         {func(s *state) { s.pods[0].DeletionTimestamp = &metav1.Time{Time: noon} }, false},
+		"another pod drains": {func(s *state) {
+			going := s.pods[0]
+			going.DeletionTimestamp = &metav1.Time{Time: noon}
+			s.pods = append([]corev1.Pod{going}, s.pods...)
+		}, true},
 		"no pod is ready, because of it": {func(s *state) {
 			s.pods, s.server.Spec.Rollout.Strategy = nil, mcpv1alpha1.RolloutRecreate
 		}, true},
@@ -164,6 +170,30 @@ func TestRolloutSince(t *testing.T) {
 			s.rendered = s.current
 			if got := s.rolloutSince(); got.Equal(noon) != test.counts {
 				t.Errorf("since %s", got)
+			}
+		})
+	}
+}
+
+// A server whose only ready pods drain does not wait for its turn: the rollout may be what mends it.
+func TestServerThatDrainsWaitsForNoTurn(t *testing.T) {
+	for name, test := range map[string]struct {
+		deleted *metav1.Time
+		begins  bool
+	}{
+		"its pod serves": {nil, false},
+		"its pod drains": {&metav1.Time{Time: noon}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := New(Options{MaxRollouts: 1})
+			r.rollouts.begin(numbered(1), noon)
+			s := newState(&mcpv1alpha1.MCPServer{}, noon)
+			s.pods = []corev1.Pod{{
+				ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: test.deleted},
+				Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}}
+			if got := r.takeTurn(s); got != test.begins || (s.waiting == nil) != test.begins {
+				t.Errorf("begins: %t, waits: %+v", got, s.waiting)
 			}
 		})
 	}
