@@ -117,16 +117,33 @@ func drainingOf(s *state) *mcpv1alpha1.Draining {
 	return next
 }
 
-// tellOfDrains says once that pods pile up which wait for their sessions to end. A server that is stopped has no other
-// pods, and that is as its user wants it.
+// tellOfDrains says once that pods pile up which rollouts have replaced, and which wait for their sessions to end. A server
+// that is stopped has no other pods, and that is as its user wants it.
 func (r *Reconciler) tellOfDrains(s *state) {
-	draining, replicas := len(s.terminating()), int(workload.Replicas(s.server))
+	replaced, replicas := s.replaced(), int(workload.Replicas(s.server))
 	switch {
-	case replicas > 0 && draining > 2*replicas:
+	case replicas > 0 && replaced > 2*replicas:
 		r.warnOnce(s, reasonDrainsPileUp, actionReconcile, fmt.Sprintf(
-			"%d pods drain, more than twice as many as spec.replicas: pods are replaced faster than their sessions end; "+
-				"replace them less often, or lower spec.session.drainTimeout", draining))
-	case draining <= replicas:
+			"%d pods that rollouts have replaced drain, more than twice as many as spec.replicas: pods are replaced faster than their sessions end; "+
+				"replace them less often, or lower spec.session.drainTimeout", replaced))
+	case replaced <= replicas:
 		s.unwarn(reasonDrainsPileUp)
 	}
+}
+
+// replaced is how many pods drain that rollouts have replaced. One rollout replaces no more pods than there are to be. So
+// of the pods of one template, those beyond that number drain because there were to be fewer; and those of the newest
+// template drain because of that, too, or because they were deleted one by one.
+func (s *state) replaced() int {
+	drain := map[podGeneration]int{}
+	for i := range s.pods {
+		if pod := &s.pods[i]; isDeleted(pod) && !finished(pod) && !s.isNewest(pod) {
+			drain[generationOf(pod.Annotations)]++
+		}
+	}
+	sum, replicas := 0, int(workload.Replicas(s.server))
+	for _, pods := range drain {
+		sum += min(pods, replicas)
+	}
+	return sum
 }

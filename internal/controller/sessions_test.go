@@ -2,12 +2,14 @@ package controller
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +18,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/prober"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 // The status does not follow every session that comes and goes.
@@ -137,30 +140,100 @@ func TestWhenDrainsArePublished(t *testing.T) {
 	}
 }
 
+// rolledServer is a server with a Deployment of the template "new". Of each template so many pods drain as it says: "a2 new1".
+func rolledServer(replicas int32, draining string) *state {
+	server := &mcpv1alpha1.MCPServer{}
+	server.Namespace, server.Name, server.Spec.Replicas = someServer.Namespace, someServer.Name, &replicas
+	s := newState(server, noon)
+	deployment := &appsv1.Deployment{}
+	deployment.Spec.Template.Annotations = map[string]string{mcpv1alpha1.AnnotationTemplate: "new"}
+	s.live[workload.ObjectDeployment] = deployment
+	for of := range strings.FieldsSeq(draining) {
+		template := strings.TrimRight(of, "0123456789")
+		count, err := strconv.Atoi(of[len(template):])
+		if err != nil {
+			panic(err)
+		}
+		for n := range count {
+			pod := corev1.Pod{}
+			pod.Name = fmt.Sprintf("%s-%d", template, n)
+			pod.Annotations, pod.DeletionTimestamp = map[string]string{mcpv1alpha1.AnnotationTemplate: template}, &metav1.Time{Time: noon}
+			s.pods = append(s.pods, pod)
+		}
+	}
+	return s
+}
+
+// Pods pile up if rollouts come faster than their sessions end. A smaller number of replicas piles up none, however
+// small.
+func TestReplacedPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas int32
+		draining string
+		replaced int
+		told     bool
+	}{
+		"none":                                 {2, "", 0, false},
+		"one rollout":                          {2, "a2", 2, false},
+		"two rollouts":                         {2, "a2 b2", 4, false},
+		"three rollouts":                       {2, "a2 b2 c1", 5, true},
+		"of a single pod":                      {1, "a1 b1 c1", 3, true},
+		"a scale-down from 20":                 {2, "new18", 0, false},
+		"a scale-down, and then a rollout":     {2, "a20", 2, false},
+		"a scale-down between two rollouts":    {2, "a2 b20", 4, false},
+		"a scale-down during a rollout":        {2, "a9 new9", 2, false},
+		"three rollouts, and then fewer":       {2, "a20 b20 c20 new18", 6, true},
+		"pods of the newest were deleted":      {1, "new7", 0, false},
+		"a server that is stopped":             {0, "a2 b2 c2", 0, false},
+		"three rollouts, and then many more":   {20, "a2 b2 c2", 6, false},
+		"three rollouts of which most is gone": {3, "a1 b1 c1", 3, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(1)
+			s := rolledServer(test.replicas, test.draining)
+			New(Options{Events: recorder}).tellOfDrains(s)
+			if got := s.replaced(); got != test.replaced || len(recorder.Events) == 1 != test.told {
+				t.Errorf("%d count as replaced, want %d; told: %d", got, test.replaced, len(recorder.Events))
+			}
+		})
+	}
+}
+
+// A rollout restart is a rollout, although the template is the same for Slipway. A pod of which nothing runs any more
+// does not drain.
+func TestReplacedByRestarts(t *testing.T) {
+	s := rolledServer(1, "new5")
+	for i := range s.pods {
+		s.pods[i].Annotations[annotationRestarted] = strconv.Itoa(i)
+	}
+	if got := s.replaced(); got != 5 {
+		t.Errorf("%d count as replaced, want 5", got)
+	}
+	s.pods[0].Status.Phase = corev1.PodSucceeded
+	if got := s.replaced(); got != 4 {
+		t.Errorf("%d count as replaced, want 4", got)
+	}
+}
+
 // Drains that pile up are one Event until they have become fewer.
 func TestDrainsAreToldOnce(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	r, kept := New(Options{Events: recorder}), &memory{}
 	for i, step := range []struct {
-		replicas int32
-		draining int
+		draining string
 		told     bool
 	}{
-		{2, 4, false}, {2, 5, true}, {2, 6, false}, {2, 4, false}, {2, 5, false}, {2, 2, false}, {2, 5, true}, {0, 9, false}, {1, 0, false}, {0, 1, false},
+		{"a2 b2", false}, {"a2 b2 c1", true}, {"a2 b2 c2", false}, {"a1 b1 c2", false}, {"a1 b2 c2", false}, {"c2", false}, {"c2 d2 e1", true}, {"", false},
 	} {
-		pods := map[string]int64{"l1": 1}
-		for n := range step.draining {
-			pods[fmt.Sprintf("d%d", n)] = 1
-		}
-		s := drainingServer(noon, kept, mcpv1alpha1.MCPServerStatus{}, pods)
-		s.server.Spec.Replicas = &step.replicas
+		s := rolledServer(2, step.draining)
+		s.memory = kept
 		r.tellOfDrains(s)
 		var told string
 		select {
 		case told = <-recorder.Events:
 		default:
 		}
-		if strings.HasPrefix(told, fmt.Sprintf("Warning DrainsPileUp %d pods drain", step.draining)) != step.told || !step.told && told != "" {
+		if strings.HasPrefix(told, "Warning DrainsPileUp 5 pods that rollouts have replaced drain") != step.told || !step.told && told != "" {
 			t.Errorf("step %d: told %q", i, told)
 		}
 	}
