@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
@@ -311,6 +312,25 @@ func TestNewcomerWaits(t *testing.T) {
 			replicas[1].env.Sessions.All()[0].End(context.Canceled)
 			enlist(t, 2, replicas, 2, nil)
 		}, 1, []uint64{1, 1, 0}},
+		"at a pod that no list says has one, because this pod drains": {func(t *testing.T, replicas []*replica, _ *client) {
+			replicas[1].env.Sessions.All()[0].End(context.Canceled)
+			gomega.NewWithT(t).Eventually(replicas[1].env.Sessions.Places.Taken).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			replicas[0].Drain()
+		}, 1, []uint64{1, 1, 0}},
+		"at a new pod, while this pod drains": {func(t *testing.T, replicas []*replica, _ *client) {
+			replicas[0].Drain()
+			gomega.NewWithT(t).Eventually(replicas[0].env.Sessions.Places.Waiting).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			enlist(t, 2, replicas, 3, nil)
+		}, 2, []uint64{1, 1, 0}},
+		"at a new pod, although nothing else is left here": {func(t *testing.T, replicas []*replica, occupant *client) {
+			replicas[0].Drain()
+			if err := occupant.delete(t.Context()); err != nil {
+				t.Error(err)
+			}
+			gomega.NewWithT(t).Eventually(replicas[0].env.Sessions.Len).WithTimeout(hang.Guard).Should(gomega.BeZero())
+			gomega.NewWithT(t).Consistently(replicas[0].Drained()).WithTimeout(time.Second).ShouldNot(gomega.BeClosed(), "the newcomer waits")
+			enlist(t, 2, replicas, 3, nil)
+		}, 2, []uint64{1, 1, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -324,6 +344,7 @@ func TestNewcomerWaits(t *testing.T) {
 			if err := <-opened; err != nil {
 				t.Fatal(err)
 			}
+			c.url = "http://" + replicas[free.at].host + Path
 			c.must(t, http.StatusOK)
 			if owner, err := replicas[0].env.Keys.Parse(c.session); err != nil || owner.UID != replicas[free.at].env.Owner.UID {
 				t.Errorf("the session is at %v (%v), want replica %d", owner, err, free.at)
@@ -333,6 +354,29 @@ func TestNewcomerWaits(t *testing.T) {
 				t.Errorf("%d still wait", waiting)
 			}
 		})
+	}
+}
+
+// A newcomer that waits at a pod which begins to drain is refused when its patience is over, and no pod has had room by then.
+// The drain does not end before. One that comes later is refused at once, to try another pod.
+func TestNewcomerAtADrainingPodWithoutRoom(t *testing.T) {
+	t.Parallel()
+	const patience = 3 * time.Second
+	replicas := startReplicas(t, 2, func(c *config.Config) { c.MaxSessions, c.Patience, c.Shared = 1, patience, true })
+	for _, r := range replicas {
+		at(t, r).hold(t)
+	}
+	enlist(t, 1, replicas, 2, nil)
+	began := time.Now()
+	_, opened := newcomer(t, replicas[0])
+	replicas[0].Drain()
+	gomega.NewWithT(t).Eventually(func() error { return at(t, replicas[0]).initialize(t.Context()) }).WithTimeout(hang.Guard).
+		Should(gomega.MatchError(gomega.ContainSubstring("503")))
+	if err := <-opened; err == nil || !strings.Contains(err.Error(), "503") {
+		t.Errorf("the newcomer got %v", err)
+	}
+	if waited := time.Since(began); waited < patience-patience/10 {
+		t.Errorf("it was refused after %s", waited)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
@@ -91,17 +92,32 @@ func (n *newcomer) tryFree() bool {
 }
 
 // wait waits for a slot of this pod, and for a list with others that have one. At the end it tries all once more: no
-// list says that a session has just ended.
+// list says that a session has just ended. If this pod begins to drain meanwhile, it tries the others at once, and goes on
+// to wait for one of them. A drain waits for its newcomers. One that comes later does not wait.
 func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *session.Slot, placed bool) {
+	if n.in.Draining().Err() != nil {
+		return nil, false
+	}
+	calls := &n.placer.options.Router.calls
+	calls.begin()
+	defer calls.end()
 	q := n.queue()
 	defer q.leave()
 	over := time.NewTimer(patience)
 	defer over.Stop()
+	reserved := q.reserved
 	for {
 		select {
-		case slot = <-q.slot:
-			q.left = true
-			return slot, slot != nil
+		case got := <-reserved:
+			q.left, reserved = true, nil
+			if !errors.Is(got.err, fault.ErrDraining) {
+				return got.slot, got.slot != nil
+			}
+			if slot, placed = n.tryAll(); placed {
+				return slot, true
+			}
+		case <-n.r.Context().Done():
+			return nil, false
 		case <-next:
 			next = n.placer.options.List.Next()
 			if n.tryFree() {
@@ -116,20 +132,23 @@ func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *ses
 
 // queue is a wait for a slot of this pod. No session ends for it.
 type queue struct {
-	slot   chan *session.Slot // receives nil if there is none
-	cancel context.CancelFunc
-	left   bool
+	reserved chan reservation
+	cancel   context.CancelFunc
+	left     bool
+}
+
+// reservation is a slot, or why there is none.
+type reservation struct {
+	slot *session.Slot
+	err  error
 }
 
 func (n *newcomer) queue() *queue {
 	ctx, cancel := context.WithCancel(n.r.Context())
-	q := &queue{slot: make(chan *session.Slot, 1), cancel: cancel}
+	q := &queue{reserved: make(chan reservation, 1), cancel: cancel}
 	go func() {
 		slot, err := n.in.ReserveOn(ctx, &n.r.Caller, places.Terms{Patience: n.placer.options.Patience})
-		if err != nil {
-			slot = nil
-		}
-		q.slot <- slot
+		q.reserved <- reservation{slot, err}
 	}()
 	return q
 }
@@ -141,8 +160,8 @@ func (q *queue) leave() {
 		return
 	}
 	q.left = true
-	if slot := <-q.slot; slot != nil {
-		slot.Release()
+	if got := <-q.reserved; got.slot != nil {
+		got.slot.Release()
 	}
 }
 
