@@ -12,7 +12,8 @@ import (
 //  1. Leave: it still serves everything, new sessions included, and tells clients to connect
 //     to other instances, for the settle time.
 //  2. Drain: the registry refuses new sessions.
-//  3. drainWhenTold: the backend refuses requests of clients without sessions. Sessions stay if
+//  3. drainWhenTold: the backend refuses requests of clients without sessions, and ends processes
+//     that do nothing for them. Sessions stay if
 //     other instances pass requests on to this one, until they end by themselves or the time is
 //     nearly up. Then calls in flight finish and sessions end; then requests without sessions
 //     finish, because translated sessions make some; then calls finish that it passes on to other

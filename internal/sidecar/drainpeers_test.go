@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onsi/gomega"
 
@@ -257,4 +258,69 @@ func TestNoSparesInADrain(t *testing.T) {
 	replicas[0].Drain()
 	g.Eventually(processes).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(2))
 	c.must(t, http.StatusOK)
+}
+
+// awaitProcesses waits until so many processes of the server run.
+func (r *replica) awaitProcesses(t *testing.T, want string) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(func() string { return r.metric(t, "slipway_adapter_server_processes") }).WithTimeout(hang.Guard).Should(gomega.Equal(want))
+}
+
+// Processes of clients without sessions that do nothing end when a drain begins, however long sessions stay. One with a call
+// that waits for its client goes on until the client has come back.
+func TestDrainEndsIdleProcesses(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 2, func(c *config.Config) {
+		longDrain(c)
+		c.StatelessClients = config.Translate
+	})
+	owner, client := replicas[0], asking{t}
+	c := mustOpen(t, "http://"+owner.host+Path)
+	state := client.park(owner, 1)
+	if got := client.call(owner, "echo", `"arguments":{"text":"x"},`); got.text() == "" {
+		t.Fatalf("got %+v", got)
+	}
+	owner.awaitProcesses(t, "4") // of the session, of the two calls, and the keeper's
+	owner.Drain()
+	owner.awaitProcesses(t, "3")
+	if got := client.goOn(replicas[1], 1, state); !strings.Contains(got.text(), "1!") {
+		t.Errorf("got %+v", got)
+	}
+	owner.awaitProcesses(t, "2")
+	c.must(t, http.StatusOK)
+	if err := c.delete(t.Context()); err != nil {
+		t.Error(err)
+	}
+	owner.awaitDrained(t)
+}
+
+// A pod without sessions that drains ends at once, or when the last call that waits for its client has gone on.
+func TestDrainWithoutSessions(t *testing.T) {
+	t.Parallel()
+	for name, parks := range map[string]bool{"idle": false, "with a parked call": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replicas := startReplicas(t, 2, func(c *config.Config) {
+				longDrain(c)
+				c.StatelessClients = config.Translate
+			})
+			owner, client := replicas[0], asking{t}
+			var state string
+			if parks {
+				state = client.park(owner, 1)
+			}
+			if got := client.call(owner, "echo", `"arguments":{"text":"x"},`); got.text() == "" {
+				t.Fatalf("got %+v", got)
+			}
+			owner.Drain()
+			if parks {
+				owner.awaitProcesses(t, "2")
+				gomega.NewWithT(t).Consistently(owner.Drained()).WithTimeout(time.Second).ShouldNot(gomega.BeClosed())
+				if got := client.goOn(replicas[1], 1, state); !strings.Contains(got.text(), "1!") {
+					t.Errorf("got %+v", got)
+				}
+			}
+			owner.awaitDrained(t)
+		})
+	}
 }

@@ -53,7 +53,7 @@ type Backend interface {
 	Starts() Starts
 	// Rest has the backend keep no spare processes, or keep them again.
 	Rest(rests bool)
-	// Refuse refuses requests of clients without sessions from now on.
+	// Refuse refuses requests of clients without sessions from now on. Processes that do nothing for them end.
 	Refuse()
 	// Drain waits for requests in flight of clients without sessions. All sessions must have
 	// ended before: translated ones make such requests.

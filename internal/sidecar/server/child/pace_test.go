@@ -108,3 +108,29 @@ func TestRest(t *testing.T) {
 	pool.Rest(false)
 	g.Eventually(processes).WithTimeout(hang.Guard).Should(gomega.Equal([]int64{0, 0}))
 }
+
+// Spares start within the bound of all starts, so that they do not slow down processes that clients wait for.
+func TestRefillsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	options := testOptions
+	options.Warm, options.Starts = 2, 1
+	pool := newPool(t, options)
+	c := converse(t, pool) // says nothing, so it is still starting
+	go pool.Run(t.Context())
+	g := gomega.NewWithT(t)
+	alive := func() int {
+		pool.mu.Lock()
+		defer pool.mu.Unlock()
+		return pool.alive
+	}
+	g.Eventually(alive).WithTimeout(hang.Guard).Should(gomega.Equal(2)) // a spare waits for its turn
+	if started, spares := pool.metrics.Starts.Load(), pool.Spares(); started != 1 || spares != 0 {
+		t.Errorf("%d processes were started, %d spares", started, spares)
+	}
+	c.call("pid", "")
+	c.hear()
+	g.Eventually(alive).WithTimeout(hang.Guard).Should(gomega.Equal(3)) // the next one waits, because a spare says nothing
+	if started, spares := pool.metrics.Starts.Load(), pool.Spares(); started != 2 || spares != 1 {
+		t.Errorf("%d processes were started, %d spares", started, spares)
+	}
+}

@@ -80,6 +80,7 @@ func (s *translator) Abandon(to Recipient) {
 	s.CancelLocked(s.number[to], "the client has gone")
 }
 
+func (s *translator) Refuse()                     {}
 func (s *translator) AwaitParked(context.Context) {}
 func (s *translator) Close()                      { s.server.Close() }
 

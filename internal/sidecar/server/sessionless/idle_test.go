@@ -2,6 +2,7 @@ package sessionless
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless/sessionlesstest"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -58,6 +60,63 @@ func TestIdle(t *testing.T) {
 			<-next.Closed
 		}
 	})
+}
+
+// When no client can make a new request, a process ends that does nothing, at once or with its last answer. One stays that
+// has what a client may come back for, or that sessions use.
+func TestRefuseEndsIdleProcesses(t *testing.T) {
+	for name, test := range map[string]struct {
+		session bool
+		result  string
+		stays   bool
+	}{
+		"of clients without sessions": {false, `{}`, false},
+		"of sessions":                 {true, `{}`, true},
+		"with a state":                {false, `{"resultType":"input_required","requestState":"s","inputRequests":{}}`, true},
+		"with a task":                 {false, `{"resultType":"task","task":{"taskId":"t1","status":"working","ttl":3600000,"pollInterval":1000}}`, true},
+	} {
+		for _, during := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, in a call: %t", name, during), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := newScript(nil)
+					e := New(Options{Limits: testLimits(), Era: Modern, Acquire: func(context.Context) (mux.Server, error) { return p, nil }})
+					defer e.Close()
+					request := scanned(strings.Replace(enveloped("1", "tools/call", `"name":"x",`), `clientCapabilities":{}`, `clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, 1))
+					first, err := e.primary.Get(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					request.From = &caller.Caller{}
+					call, err := first.call(t.Context(), request, test.session)
+					if err != nil {
+						t.Fatal(err)
+					}
+					asked := p.Next(t)
+					if during {
+						e.Refuse()
+						time.Sleep(time.Second)
+					}
+					p.Answer(asked, `"result":`+test.result)
+					awaitMessage(t, call)
+					call.Release()
+					if !during {
+						e.Refuse()
+					}
+					synctest.Wait()
+					select {
+					case <-p.Closed:
+						if test.stays {
+							t.Error("the process has ended")
+						}
+					default:
+						if !test.stays {
+							t.Error("the process is left")
+						}
+					}
+				})
+			})
+		}
+	}
 }
 
 // A process with a task that runs is not idle.

@@ -57,6 +57,7 @@ type process struct {
 	unused        time.Time       // since when, if nothing is open
 	tasked        bool            // it has begun a task
 	continued     bool            // it has begun what a later request may continue
+	hasSessions   bool            // it has had requests of sessions that the adapter translates
 }
 
 // newProcess returns a process of the server, which leaves its place when it ends. The place may be nil.
@@ -115,6 +116,13 @@ func (p *process) fail(reason error) {
 // endIdle ends a process that has no request.
 func (p *process) endIdle() {
 	p.failIf(errIdle, func() bool { return p.idle != nil && !p.neededLocked() })
+}
+
+// endDispensable ends a process that no client misses once there are no new requests of clients without sessions.
+func (p *process) endDispensable() { p.failIf(errIdle, p.isDispensableLocked) }
+
+func (p *process) isDispensableLocked() bool {
+	return p.idle != nil && !p.neededLocked() && !p.tasked && !p.continued && !p.hasSessions
 }
 
 // failIf is fail on a condition, which is checked with the lock. It reports whether it has ended the
@@ -254,6 +262,7 @@ func (p *process) register(c *Call, request session.Message) error {
 	c.sent, c.heard = time.Now(), p.HeardLocked()
 	p.AddLocked(c.number, c)
 	p.open[c] = struct{}{}
+	p.hasSessions = p.hasSessions || c.internal
 	p.sending += len(request.Bytes)
 	p.countLocked(c, 1)
 	if c.isWorkLocked() {
@@ -309,6 +318,8 @@ func (p *process) closeLocked(c *Call) {
 		}
 	case p.retired:
 		go p.fail(errStuck)
+	case p.refusing.Load() && !c.own && p.isDispensableLocked():
+		go p.endDispensable()
 	case p.idle != nil:
 		p.idle.Reset(p.options.Limits.IdleTimeout) // endIdle looks for new requests
 	}

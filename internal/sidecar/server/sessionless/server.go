@@ -96,15 +96,15 @@ type shared struct {
 	options       Options
 	metrics       *Metrics
 	continuations *continuations
+	refusing      atomic.Bool // no new requests of clients
 }
 
 // Server is a server as clients of the stateless revision see it.
 type Server struct {
 	shared
-	primary  *mux.Supervisor[*process] // of the process that serves all clients; the next request replaces one that has ended
-	era      atomic.Uint32             // an Era
-	pool     pool
-	refusing atomic.Bool
+	primary *mux.Supervisor[*process] // of the process that serves all clients; the next request replaces one that has ended
+	era     atomic.Uint32             // an Era
+	pool    pool
 
 	places *places.Places // of processes; nil if it has as many as its limits say
 	share  string         // of the places
@@ -149,11 +149,16 @@ func (s *Server) Locks() {
 }
 
 // Refuse takes no more requests of clients, except those that continue what was started
-// here, and ends the clients' subscriptions. Call works until Drain.
+// here, and ends the clients' subscriptions. Processes that do nothing end. Call works until Drain.
 func (s *Server) Refuse() {
 	s.refusing.Store(true)
 	for _, p := range s.processes() {
 		p.endListens()
+		if p.translator != nil {
+			p.translator.Refuse()
+		} else {
+			p.endDispensable()
+		}
 	}
 }
 

@@ -13,6 +13,9 @@ type Translator interface {
 	Call(ctx context.Context, request session.Message, to Recipient) error
 	// Abandon says that the client of a request does not wait any more.
 	Abandon(to Recipient)
+	// Refuse is for a Translator that gets no new requests, but those that go on with a call. It ends processes that do
+	// nothing.
+	Refuse()
 	// AwaitParked waits until no call waits for its client to come back, or the context ends.
 	AwaitParked(ctx context.Context)
 	Close()

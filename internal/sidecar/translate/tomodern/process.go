@@ -149,6 +149,20 @@ func (p *process) endIdleLocked() {
 	}
 }
 
+// drainIdle is how long a process may do nothing when no client can make a new request. A call that is parked is work.
+const drainIdle = time.Second
+
+// Refuse implements sessionless.Translator. From now on idle processes do not wait for the next request of their clients.
+func (s *Server) Refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.options.Limits.IdleTimeout = min(s.options.Limits.IdleTimeout, drainIdle)
+	processes, _ := s.poolLocked(anyGroup)
+	for _, p := range processes {
+		p.idle.Reset(0) // which looks again later if the process is used
+	}
+}
+
 // dismissLocked ends a process. From now on no request gets it. Another goroutine does the rest.
 func (p *process) dismissLocked(reason error) {
 	p.unlistLocked()
