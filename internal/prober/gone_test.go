@@ -83,7 +83,7 @@ func TestGonePodsAreForgotten(t *testing.T) {
 		w.Watch(alpha, nil)
 		w.pass(goneFor)
 		w.Prober.mu.Lock()
-		left := len(w.Prober.gone)
+		left := len(w.gone)
 		w.Prober.mu.Unlock()
 		if left != 0 {
 			t.Errorf("%d servers without pods are remembered", left)

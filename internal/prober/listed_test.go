@@ -177,10 +177,10 @@ func TestSparesInLists(t *testing.T) {
 		was, is int64
 		told    bool
 	}{
-		"the same":      {1, 1, false},
-		"one more":      {1, 2, false},
-		"the first":     {0, 1, true},
-		"no more":       {2, 0, true},
+		"the same":     {1, 1, false},
+		"one more":     {1, 2, false},
+		"the first":    {0, 1, true},
+		"no more":      {2, 0, true},
 		"none as ever": {0, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {

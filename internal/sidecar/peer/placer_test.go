@@ -105,11 +105,11 @@ func TestSlowStarts(t *testing.T) {
 		starts Starts
 		slow   bool
 	}{
-		"slow":              {Starts{0, slowStart + 1}, true},
-		"just fast enough":  {Starts{0, slowStart}, false},
-		"not known":         {Starts{}, false},
-		"there is a spare":  {Starts{1, time.Hour}, false},
-		"there are two": {Starts{2, slowStart + 1}, false},
+		"slow":             {Starts{0, slowStart + 1}, true},
+		"just fast enough": {Starts{0, slowStart}, false},
+		"not known":        {Starts{}, false},
+		"there is a spare": {Starts{1, time.Hour}, false},
+		"there are two":    {Starts{2, slowStart + 1}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPlacer(PlacerOptions{

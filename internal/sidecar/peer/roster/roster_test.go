@@ -153,7 +153,7 @@ func TestRefused(t *testing.T) {
 		`{"version":2,"generation":9}`:      "version is 2, and this adapter reads 1",
 		`{"version":1,"pods":[{"uid":""}]}`: "generation is 0",
 		`{"version":1,"generation":9}`:      "it has none",
-		`{"version":1,"generation":9,"pods":[{"uid":"x"}]}`: "pods[0].uid",
+		`{"version":1,"generation":9,"pods":[{"uid":"x"}]}`:                                   "pods[0].uid",
 		`{"version":1,"generation":9,"pods":[{"uid":"` + first.String() + `"}],"gone":["x"]}`: "gone[0]",
 	} {
 		if err := r.Take([]byte(text)); err == nil || !strings.Contains(err.Error(), words) {

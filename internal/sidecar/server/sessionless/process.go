@@ -262,7 +262,6 @@ func (p *process) register(c *Call, request session.Message) error {
 	c.sent, c.heard = time.Now(), p.HeardLocked()
 	p.AddLocked(c.number, c)
 	p.open[c] = struct{}{}
-	p.hasSessions = p.hasSessions || c.internal
 	p.sending += len(request.Bytes)
 	p.countLocked(c, 1)
 	if c.isWorkLocked() {
@@ -283,6 +282,7 @@ func (c *Call) isWorkLocked() bool {
 }
 
 func (p *process) countLocked(c *Call, by int) {
+	p.hasSessions = p.hasSessions || c.internal
 	switch {
 	case c.own:
 	case c.listen:
@@ -318,7 +318,15 @@ func (p *process) closeLocked(c *Call) {
 		}
 	case p.retired:
 		go p.fail(errStuck)
-	case p.refusing.Load() && !c.own && p.isDispensableLocked():
+	default:
+		p.restLocked(c)
+	}
+}
+
+// restLocked is for a process whose last call has been closed.
+func (p *process) restLocked(last *Call) {
+	switch {
+	case p.refusing.Load() && !last.own && p.isDispensableLocked():
 		go p.endDispensable()
 	case p.idle != nil:
 		p.idle.Reset(p.options.Limits.IdleTimeout) // endIdle looks for new requests
