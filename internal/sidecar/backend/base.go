@@ -14,6 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/admin"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
@@ -45,6 +46,9 @@ type base struct {
 	translatedSessions *sessionless.Principals
 	servers            []*sessionless.Principals // the two, or the one
 
+	// sessionsOnly finds out whether the server has sessions only.
+	sessionsOnly func(ctx context.Context) bool
+
 	handles  *handle.Binder   // of callers
 	toModern *tomodern.Server // serves clients without sessions by servers with sessions
 
@@ -66,6 +70,10 @@ func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire fun
 		options.Translate = func() sessionless.Translator { return b.toModern }
 	}
 	b.statelessClients = sessionless.NewPrincipals(options, bound)
+	b.sessionsOnly = func(ctx context.Context) bool {
+		era, err := b.statelessClients.FindOut(ctx)
+		return err == nil && era == sessionless.Legacy
+	}
 	b.translatedSessions, b.servers = b.statelessClients, []*sessionless.Principals{b.statelessClients}
 	b.endpoint = stateless.New(stateless.Options{
 		Server: b.statelessClients, Handles: b.handles, TranslateSetting: b.Names.Of(option.StatelessClients), CallTimeout: b.CallTimeout,
@@ -118,9 +126,24 @@ func (b *base) ServeStateless(w http.ResponseWriter, r *edge.Request) {
 	b.endpoint.Serve(w, r)
 }
 
+// group returns the name of the callers for whom the translation keeps processes, among them the one of the request. It
+// is empty for a request that needs none.
+func (b *base) group(r *edge.Request) string {
+	if r.Batch || !stateless.MayReachServer(&r.Messages[0]) || !b.sessionsOnly(r.Context()) {
+		return ""
+	}
+	message := r.Messages[0]
+	message.From = &r.Caller
+	return b.toModern.Group(message)
+}
+
 // Routes implements Backend.
 func (b *base) Routes(path string, handler *streamable.Handler) map[string]edge.Route {
-	routes := map[string]edge.Route{path: handler.Route()}
+	route := handler.Route()
+	if b.StatelessClients == config.Translate && !b.Shared { // a process that all clients share remembers all of them
+		route.Group = b.group
+	}
+	routes := map[string]edge.Route{path: route}
 	if b.UpstreamURL != nil {
 		maps.Copy(routes, proxy.Metadata(b.UpstreamURL, path))
 	}

@@ -45,6 +45,7 @@ func NewProxy(env *Env) Backend {
 	})}
 	p.support.ask, p.support.log = p.server.Initializes, env.Log
 	p.base = newBase(env, sessionless.Legacy, sessionless.Bound{}, nil, p.server.DialStateful)
+	p.sessionsOnly = p.hasSessionsOnly
 	translated := p.sessionlessOptions(sessionless.Modern, p.server.DialStateless)
 	translated.Limits.Processes = 1                                                   // there is one server, however many connections
 	translated.ManyListens = true                                                     // each with the token of its client
@@ -156,6 +157,7 @@ func (p *streamableHTTP) Routes(path string, handler *streamable.Handler) map[st
 	routes[path] = edge.Route{
 		Methods: native.Methods,
 		Missing: native.Missing,
+		Group:   translated.Group,
 		Check:   func(w http.ResponseWriter, r *edge.Request) bool { return of(r).Check(w, r) },
 		Serve:   func(w http.ResponseWriter, r *edge.Request) { of(r).Serve(w, r) },
 	}

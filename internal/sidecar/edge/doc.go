@@ -8,7 +8,8 @@
 //  4. Locate.BySession finds the instance with the session.
 //  5. The route's Check looks at the headers.
 //  6. The Door takes room for the body from the budget, reads the body, and scans it once.
-//  7. Locate.ByState finds the instance with the task or state that the message names.
+//  7. Locate.ByState finds the instance with the task or state that the message names, and Locate.ByGroup the one
+//     that keeps state for the caller.
 //  8. Authorize decides whether the caller may do what the messages ask for.
 //  9. The route's Serve answers.
 //  10. The Door closes the record.

@@ -25,11 +25,12 @@ type (
 	}
 	// Locator reports whether this instance answers a request. Before the Door reads the
 	// body, BySession decides by the id of a session that this instance does not have; afterwards,
-	// ByState decides by the task or state in the message. If either returns false, it has
-	// answered the request, or another instance has.
+	// ByState decides by the task or state in the message, and ByGroup by the group of the caller, which
+	// it asks for if that matters. If one returns false, it has answered the request, or another instance has.
 	Locator interface {
 		BySession(w http.ResponseWriter, r *Request, id string) bool
 		ByState(w http.ResponseWriter, r *Request) bool
+		ByGroup(w http.ResponseWriter, r *Request, of func(r *Request) string) bool
 	}
 	// Placer finds a slot for the session that a request opens, here or at another instance. Front ends ask
 	// for it by Request.Place. If Place returns neither a slot nor an error, another instance has answered the
@@ -52,6 +53,8 @@ func (anything) BySession(http.ResponseWriter, *Request, string) bool { return t
 
 func (anything) ByState(http.ResponseWriter, *Request) bool { return true }
 
+func (anything) ByGroup(http.ResponseWriter, *Request, func(*Request) string) bool { return true }
+
 func (anything) Place(_ http.ResponseWriter, r *Request, in *session.Registry) (*session.Slot, error) {
 	return in.Reserve(r.Context(), &r.Caller)
 }
@@ -68,6 +71,10 @@ type Route struct {
 	// Missing returns the id of the session that the headers or the URL of a request name, if this instance
 	// does not have it. It is empty for all other requests. It may be nil, for a route without sessions.
 	Missing func(r *Request) string
+	// Group returns the name of the callers for whom the server keeps one state outside of sessions, if the
+	// request needs that. It is alike at all instances, and empty for all other requests. It is for requests whose
+	// messages the Door has read. It may be nil, for a route without such requests.
+	Group func(r *Request) string
 	// Check looks at the headers, before the Door reads the body. If it returns false it
 	// has answered the request. It may be nil.
 	Check func(w http.ResponseWriter, r *Request) bool
@@ -169,7 +176,7 @@ func (d *Door) receive(w *answerWriter, r *Request, route Route) bool {
 	if route.Missing != nil && !d.located(w, r, route.Missing(r)) || route.Check != nil && !route.Check(w, r) {
 		return false
 	}
-	return r.Method != http.MethodPost || d.take(w, r)
+	return r.Method != http.MethodPost || d.take(w, r, route)
 }
 
 // located reports whether this instance answers a request. The manager's probe asks about this one.
@@ -179,16 +186,21 @@ func (d *Door) located(w http.ResponseWriter, r *Request, missing string) bool {
 
 // take reads the messages of a POST that this instance answers. If it returns false the request is
 // answered.
-func (d *Door) take(w http.ResponseWriter, r *Request) bool {
+func (d *Door) take(w http.ResponseWriter, r *Request, route Route) bool {
 	if refused := r.read(w); refused != nil {
 		refused.write(w, nil)
 		return false
 	}
-	if !r.Caller.Probe && !d.options.Locate.ByState(w, r) {
+	if !r.Caller.Probe && !d.takes(w, r, route) {
 		return false
 	}
 	r.note()
 	return true
+}
+
+// takes reports whether this instance answers the messages of a POST.
+func (d *Door) takes(w http.ResponseWriter, r *Request, route Route) bool {
+	return d.options.Locate.ByState(w, r) && (route.Group == nil || d.options.Locate.ByGroup(w, r, route.Group))
 }
 
 // authenticate names the caller. If it returns false it has answered the request.

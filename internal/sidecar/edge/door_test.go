@@ -62,6 +62,10 @@ func (s *stages) BySession(w http.ResponseWriter, _ *Request, id string) bool {
 
 func (s *stages) ByState(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "state") }
 
+func (s *stages) ByGroup(w http.ResponseWriter, r *Request, of func(*Request) string) bool {
+	return s.answer(w, "group "+of(r))
+}
+
 func (s *stages) Authorize(*Request) (func(), *Refusal) { return nothing, s.refusal("authorize") }
 
 type countedBody struct {
@@ -78,8 +82,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 // Every request comes to the stages in the same order, and to none after one that refuses
 // it. The body is not read before a caller is known and has a budget.
 func TestOrderOfStages(t *testing.T) {
-	order := []string{"admit", "authenticate", "session missing", "check", "state after the body", "authorize after the body", "serve after the body"}
-	for _, refuse := range []string{"", "admit", "authenticate", "check", "session", "state", "authorize"} {
+	order := []string{"admit", "authenticate", "session missing", "check", "state after the body", "group of ping after the body", "authorize after the body", "serve after the body"}
+	for _, refuse := range []string{"", "admit", "authenticate", "check", "session", "state", "group", "authorize"} {
 		t.Run("refused by "+refuse, func(t *testing.T) {
 			s := &stages{refuse: refuse, body: &countedBody{Reader: strings.NewReader(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)}}
 			var records []Record
@@ -88,6 +92,7 @@ func TestOrderOfStages(t *testing.T) {
 				Admit: s, Authenticate: s, Locate: s, Budget: memory, Authorize: s,
 				Routes: map[string]Route{"/mcp": {
 					Missing: func(*Request) string { return "missing" },
+					Group:   func(r *Request) string { return "of " + string(r.Messages[0].Envelope.Method) },
 					Check:   func(w http.ResponseWriter, _ *Request) bool { return s.answer(w, "check") },
 					Serve: func(w http.ResponseWriter, _ *Request) {
 						s.at("serve")

@@ -68,6 +68,15 @@ func (n *notes) isGone(pod [16]byte, listing roster.Standing, now time.Time) boo
 	return has && now.Sub(known.gone) < goneLapse && (!known.unlisted || listing == roster.Removed)
 }
 
+// isSilent reports whether an attempt to connect to the pod has failed a short time ago, and nothing was heard from its
+// address.
+func (n *notes) isSilent(pod [16]byte, now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known, has := n.pods[pod]
+	return has && !known.silentSince.IsZero() && now.Sub(known.lastTried) < failedLapse
+}
+
 // answered forgets that a pod did not answer.
 func (n *notes) answered(pod [16]byte) {
 	n.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,16 +41,20 @@ type Options struct {
 	Relay *relay.Relay
 	// Standing returns what the manager's list says of a pod.
 	Standing func(pod [16]byte) roster.Standing
+	// Ready returns the pods of the list that are ready; nil without a list that counts.
+	Ready func() *roster.Ready
 	Log      logr.Logger
 }
 
-// Router passes the requests of sessions on to their owners. It is the edge.Locator of the port for clients.
+// Router passes requests on to the pods that have their sessions, or keep state for their callers. It is the edge.Locator
+// of the port for clients.
 type Router struct {
 	options  Options
 	notes    *notes
 	verdicts verdicts
 	watches  watches
 	calls    calls
+	homes    atomic.Pointer[listedHomes]
 
 	draining context.Context // ends streams
 	drain    context.CancelFunc
@@ -92,9 +97,8 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	p := t.newPassage(w, r, owner, body)
 	p.returns, p.request.Rest, p.request.ContentLength = returns, rest, r.ContentLength
 	if r.Method == http.MethodGet {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		defer context.AfterFunc(t.draining, cancel)()
+		ctx, leave := t.untilDrain(r.Context())
+		defer leave()
 		return p.run(ctx, streamPatience)
 	}
 	if introduces(r, body) {
@@ -103,6 +107,16 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 		return p.introduce(r.Context())
 	}
 	return p.call()
+}
+
+// untilDrain returns a context that ends with the streams that this pod passes on.
+func (t *Router) untilDrain(ctx context.Context) (of context.Context, leave func()) {
+	of, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(t.draining, cancel)
+	return of, func() {
+		stop()
+		cancel()
+	}
 }
 
 // locate returns the pod that a request in a session goes to, and whether the session outlives a restart of its adapter. This pod answers requests with ids of no pod, and those
@@ -137,7 +151,7 @@ func (t *Router) isServedHere(owner sessionid.Owner, now time.Time) bool {
 	return owner.UID == self.UID || owner.Address.Port() != self.Address.Port() || t.notes.isGone(owner.UID, t.options.Standing(owner.UID), now)
 }
 
-// passage is one request on its way to the owner of its session, or of its state.
+// passage is one request on its way to the owner of its session, of its state, or of the state of its group.
 type passage struct {
 	router  *Router
 	w       http.ResponseWriter
@@ -145,6 +159,7 @@ type passage struct {
 	owner   sessionid.Owner
 	request relay.Request
 	returns bool   // the session outlives a restart of the owner's adapter
+	moves   bool   // another pod takes the request if the owner cannot be reached
 	what    string // the owner has, for people
 	id      []byte // of a request without a session
 }
@@ -164,7 +179,8 @@ func (p *passage) call() bool {
 	return p.run(p.r.Context(), patience)
 }
 
-// run passes the request on. It reports whether this pod answers the request instead, because the owner is over.
+// run passes the request on. It reports whether the request is still to be answered, because the owner is over, or cannot
+// be reached and another pod can take the request. No pod has got it then.
 func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -179,7 +195,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 			return false
 		}
 		switch verdict := p.router.judge(p.owner, failed.Outcome, attempt, p.returns); {
-		case verdict == over:
+		case verdict == over, p.moves && failed.Outcome == relay.Unreachable:
 			return true
 		case verdict != wait || !pause(patient):
 			p.router.watch(p.owner, failed.Outcome)

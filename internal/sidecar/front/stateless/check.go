@@ -147,11 +147,25 @@ func checkName(header http.Header, request *session.Message) *refusal {
 // checkRemoved refuses methods that only other revisions have (M-21). Servers of both eras
 // would take them for the beginning of a session.
 func checkRemoved(_ http.Header, request *session.Message) *refusal {
-	switch method := string(request.Envelope.Method); method {
-	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
-		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + front.Revision20260728 + " has no " + method}
+	if method := request.Envelope.Method; isRemoved(method) {
+		return &refusal{status: http.StatusNotFound, code: rpc.CodeMethodNotFound, text: "protocol revision " + front.Revision20260728 + " has no " + string(method)}
 	}
 	return nil
+}
+
+func isRemoved(method []byte) bool {
+	switch string(method) {
+	case "initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe":
+		return true
+	}
+	return false
+}
+
+// MayReachServer reports whether a message reaches the server if its headers and capabilities are right. All others
+// are answered without it.
+func MayReachServer(message *session.Message) bool {
+	e := &message.Envelope
+	return e.Kind == rpc.Request && string(e.ProtocolVersion) == front.Revision20260728 && !isRemoved(e.Method)
 }
 
 // only is the value of a header that must be there once.

@@ -99,7 +99,7 @@ func (r *Relay) Forwards(o Outcome) uint64 { return r.counts.forwards[o].Load() 
 // Connections is the number of connections that are open.
 func (r *Relay) Connections() int { return int(r.connections.Load()) }
 
-// Streams is the number of GET requests in flight.
+// Streams is the number of requests in flight whose answer is a stream without an end.
 func (r *Relay) Streams() int { return r.sum(func(p *pod) int { return p.streams }) }
 
 // InFlight is the number of requests in flight, streams among them.

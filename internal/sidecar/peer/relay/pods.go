@@ -12,7 +12,7 @@ import (
 type pod struct {
 	owner    sessionid.Owner
 	inFlight int // requests, with those that wait for a connection
-	streams  int // GET requests among them
+	streams  int // those among them whose answer is a stream without an end
 	held     map[string]places
 	lastUsed time.Time // when a request was last in flight
 	heard    time.Time // when the pod last gave a whole answer

@@ -47,7 +47,7 @@ const PingPath = "/peer/ping"
 // default.
 type Limits struct {
 	Requests int // in flight to one pod, streams among them
-	Streams  int // GET requests in flight to one pod
+	Streams  int // requests in flight to one pod whose answer is a stream without an end
 	Idle     int // connections without a request that one pod keeps
 
 	IdleTimeout time.Duration // of a connection without a request
@@ -145,7 +145,7 @@ func (r *Relay) forward(ctx context.Context, w http.ResponseWriter, to sessionid
 	if !request.isWellFormed() {
 		return ErrMalformed
 	}
-	stream := request.Method == http.MethodGet
+	stream := request.Stream || request.Method == http.MethodGet
 	p := r.enter(to, stream, request.Client)
 	if p == nil {
 		return &DialError{Outcome: Busy, Err: errBusy}

@@ -30,6 +30,8 @@ type Request struct {
 	ContentLength int64
 	// Client is whose request it is, for a fair share of the places to one pod.
 	Client string
+	// Stream says that the answer is a stream without an end, as that to GET is.
+	Stream bool
 	// Once says that a pod must not get the request twice, whatever its method.
 	Once bool
 	// Begun is called when the answer has begun. Forward needs Body no more then. It may be nil.

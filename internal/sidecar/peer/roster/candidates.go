@@ -7,25 +7,47 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
-// Candidate is a pod at which sessions may begin.
+// Candidate is a pod that clients may be led to.
 type Candidate struct {
 	adapterapi.PeerPod
 	Owner sessionid.Owner // the UID and the address
 }
 
-// Candidates returns the pods of the list, other than this one, that take requests of other pods and are ready for
-// clients. There are none without a list that counts.
-func (r *Roster) Candidates(self [16]byte) []Candidate {
+// Ready are the pods of one list that take requests of other pods and are ready for clients. It never changes.
+type Ready struct{ Pods []Candidate }
+
+func readyOf(pods map[[16]byte]adapterapi.PeerPod) *Ready {
+	ready := &Ready{}
+	for uid, pod := range pods {
+		address, err := netip.ParseAddrPort(pod.Address)
+		if err == nil && pod.Ready && !pod.Terminating && !pod.Doubted {
+			ready.Pods = append(ready.Pods, Candidate{pod, sessionid.Owner{UID: uid, Address: address}})
+		}
+	}
+	return ready
+}
+
+// Ready returns the pods of the list that are ready, this one among them. It returns the same pointer for as long as the
+// list stays the same, and nil without a list that counts.
+func (r *Roster) Ready() *Ready {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.countsLocked() {
 		return nil
 	}
+	return r.ready
+}
+
+// Candidates returns the pods at which sessions may begin: those of Ready other than this one.
+func (r *Roster) Candidates(self [16]byte) []Candidate {
+	ready := r.Ready()
+	if ready == nil {
+		return nil
+	}
 	var found []Candidate
-	for uid, pod := range r.pods {
-		address, err := netip.ParseAddrPort(pod.Address)
-		if uid != self && err == nil && pod.Ready && !pod.Terminating && !pod.Doubted {
-			found = append(found, Candidate{pod, sessionid.Owner{UID: uid, Address: address}})
+	for i := range ready.Pods {
+		if ready.Pods[i].Owner.UID != self {
+			found = append(found, ready.Pods[i])
 		}
 	}
 	return found

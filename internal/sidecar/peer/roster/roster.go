@@ -40,6 +40,7 @@ type Roster struct {
 	state   adapterapi.AccessState // which list is in effect
 	renewed time.Time
 	pods    map[[16]byte]adapterapi.PeerPod
+	ready   *Ready // of pods
 	removed map[[16]byte]bool
 	order   [][16]byte    // of removed, oldest first
 	next    chan struct{} // closed by the next list; nil unless something waits for it
@@ -74,6 +75,7 @@ func (r *Roster) Take(text []byte) error {
 			return fmt.Errorf("take list of pods: gone[%d]: %w", i, err)
 		}
 	}
+	ready := readyOf(pods)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if list.Generation < r.state.Generation {
@@ -91,7 +93,7 @@ func (r *Roster) Take(text []byte) error {
 		delete(r.removed, uid) // the list before was made without knowing of it
 	}
 	r.state.Generation, r.state.Digest = list.Generation, adapterapi.SettingsDigest(text)
-	r.pods, r.renewed = pods, r.now()
+	r.pods, r.ready, r.renewed = pods, ready, r.now()
 	r.announceLocked()
 	return nil
 }

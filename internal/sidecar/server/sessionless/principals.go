@@ -81,12 +81,10 @@ func (p *Principals) take(ctx context.Context, from *caller.Caller) (*ownServer,
 	if p.places == nil || from.Identity() == nil {
 		return &p.common, nil
 	}
-	if p.common.Found() == Auto {
-		if _, err := p.common.first(ctx); err != nil { // which finds out
-			return nil, err
-		}
-	}
-	if p.common.Found() != Modern {
+	switch era, err := p.FindOut(ctx); {
+	case err != nil:
+		return nil, err
+	case era != Modern:
 		return &p.common, nil
 	}
 	p.mu.Lock()
@@ -148,6 +146,16 @@ func (p *Principals) allLocked() []*Server {
 		all = append(all, own.Server)
 	}
 	return all
+}
+
+// FindOut returns what the server speaks. If that is not known, it takes a process, which clients get afterward.
+func (p *Principals) FindOut(ctx context.Context) (Era, error) {
+	if p.common.Found() == Auto {
+		if _, err := p.common.first(ctx); err != nil {
+			return Auto, err
+		}
+	}
+	return p.common.Found(), nil
 }
 
 // Found is that of all Servers.

@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/toolindex"
 )
 
@@ -39,6 +41,34 @@ type group struct {
 type groupKey struct {
 	callers      string // that may share processes
 	capabilities capabilities
+}
+
+// Group names the callers for whom the Server keeps processes, among them the one of the request. It is alike at all
+// instances, and empty for a request that no process gets.
+func (s *Server) Group(request session.Message) string {
+	if isAboutTask(string(request.Envelope.Method)) {
+		return ""
+	}
+	meta, err := rpc.Find(request.Bytes, request.Envelope.Meta, rpc.MetaClientCapabilities)
+	if err != nil {
+		return ""
+	}
+	c, err := capabilitiesOf(request.Bytes, meta[0], s.options.OfferRoots)
+	if err != nil {
+		return ""
+	}
+	return groupKey{request.From.Group(), c}.name()
+}
+
+// name costs no more than one allocation: each request needs it.
+func (k groupKey) name() string {
+	c, kinds := &k.capabilities, [...]byte{'-', '-', '-', '-', '-', '-'}
+	for i, has := range [len(kinds)]bool{c.form, c.url, c.sampling, c.samplingTools, c.samplingContext, c.roots} {
+		if has {
+			kinds[i] = '+'
+		}
+	}
+	return string(kinds[:]) + k.callers
 }
 
 // errCapabilities says why a request is not taken, in words for its client.

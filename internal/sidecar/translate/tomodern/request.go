@@ -80,8 +80,7 @@ func (s *Server) Call(ctx context.Context, m session.Message, to sessionless.Rec
 		refuse(to, rpc.CodeInvalidParams, err.Error())
 		return nil
 	}
-	if strings.HasPrefix(r.method, "tasks/") {
-		// A server with sessions may have tasks, but its clients were not told of any.
+	if isAboutTask(r.method) {
 		refuse(to, rpc.CodeMethodNotFound, "there is no "+rpc.Clip(r.method))
 		return nil
 	}
@@ -100,6 +99,10 @@ func (s *Server) Call(ctx context.Context, m session.Message, to sessionless.Rec
 	}
 	return s.call(ctx, g, &r)
 }
+
+// isAboutTask is for methods that no process gets. A server with sessions may have tasks, but its clients were not told
+// of any.
+func isAboutTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
 // discover answers from a process's answer to initialize.
 func (s *Server) discover(ctx context.Context, g *group, to sessionless.Recipient) error {

@@ -1,0 +1,85 @@
+package peer
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+)
+
+// ByGroup implements edge.Locator. One pod keeps the state for a group of callers: the first home of the group. Without a
+// list that is this pod. If a home cannot be reached, the next one takes its place, as if the list had lost it, and
+// this pod if there is none. A home that refuses the request has answered it: another one would begin with a second state.
+func (t *Router) ByGroup(w http.ResponseWriter, r *edge.Request, of func(*edge.Request) string) bool {
+	homes := t.listed()
+	if len(homes) == 0 || len(homes) == 1 && homes[0].owner.UID == t.options.Self.UID {
+		return true
+	}
+	name := of(r)
+	if name == "" {
+		return true
+	}
+	group := digestOf(name)
+	first := homes.next(group, nil)
+	if first.owner.UID == t.options.Self.UID || t.gave(r) {
+		return true
+	}
+	p := t.newPassage(w, r, first.owner, r.Body)
+	p.moves, p.what, p.id = true, "request", r.Messages[0].Envelope.ID.Of(r.Messages[0].Bytes)
+	if string(r.Messages[0].Envelope.Method) != subscription.MethodListen {
+		t.calls.begin()
+		defer t.calls.end()
+		return p.toHome(r.Context(), homes, group)
+	}
+	p.request.Stream = true
+	ctx, leave := t.untilDrain(r.Context())
+	defer leave()
+	return p.toHome(ctx, homes, group)
+}
+
+// toHome passes the request on to the first home of its group that can be reached. It reports whether this pod answers
+// instead.
+func (p *passage) toHome(ctx context.Context, homes homes, group uint64) bool {
+	t := p.router
+	p.request.Begun = p.begun
+	for home := homes.next(group, nil); home != nil && home.owner.UID != t.options.Self.UID; home = homes.next(group, home) {
+		now := time.Now()
+		if t.notes.isGone(home.owner.UID, roster.Listed, now) || t.notes.isSilent(home.owner.UID, now) {
+			continue
+		}
+		p.owner = home.owner
+		if !p.run(ctx, patience) {
+			return false
+		}
+	}
+	return true
+}
+
+// gave reports whether the request goes on with a state that this pod gave.
+func (t *Router) gave(r *edge.Request) bool {
+	owner, ok := t.options.State(r)
+	return ok && owner.UID == t.options.Self.UID
+}
+
+// listedHomes are the homes of one list.
+type listedHomes struct {
+	list  *roster.Ready
+	homes homes
+}
+
+// listed returns the homes of the list that counts. There are none without one.
+func (t *Router) listed() homes {
+	list := t.options.Ready()
+	if list == nil {
+		return nil
+	}
+	known := t.homes.Load()
+	if known == nil || known.list != list {
+		known = &listedHomes{list, homesOf(list.Pods)}
+		t.homes.Store(known)
+	}
+	return known.homes
+}

@@ -1,0 +1,217 @@
+package peer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
+	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
+	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
+)
+
+// ranked is an adapter with a list of pods, to which every connection fails in a way of its own.
+type ranked struct {
+	door  *edge.Door
+	ready *roster.Ready
+	state *sessionid.Owner // that gave the client its state
+	asked int              // for the name of the group
+	dials []string         // of pods
+	fails map[string][2]error
+}
+
+// The group ranks these pods in this order. The adapter is one of them.
+const (
+	rankedGroup = "------address 10.0.0.1"
+	rankedPods  = 4
+)
+
+func newRanked(t *testing.T, self int) *ranked {
+	t.Helper()
+	k := &ranked{fails: map[string][2]error{}}
+	list := readyPods(rankedPods)
+	order, group := homesOf(list), digestOf(rankedGroup)
+	slices.SortFunc(order, func(a, b home) int {
+		if a.isBefore(&b, group) {
+			return -1
+		}
+		return 1
+	})
+	k.ready = &roster.Ready{}
+	for i, h := range order {
+		h.owner.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 16272)
+		k.ready.Pods = append(k.ready.Pods, roster.Candidate{PeerPod: list[0].PeerPod, Owner: h.owner})
+	}
+	passes := relay.New(relay.Options{
+		Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+			pod := to.Addr().String()
+			k.dials = append(k.dials, strings.TrimPrefix(pod, "192.0.2."))
+			if err := k.fails[pod][0]; err != nil {
+				return nil, err
+			}
+			near, far := net.Pipe()
+			return near, errors.Join(far.Close())
+		},
+		Handshake: func(_ context.Context, c net.Conn, uid [16]byte) (*tls.Conn, error) {
+			for _, pod := range k.ready.Pods {
+				if pod.Owner.UID == uid {
+					return nil, errors.Join(k.fails[pod.Owner.Address.Addr().String()][1], c.Close())
+				}
+			}
+			return nil, errors.New("no such pod")
+		},
+	})
+	t.Cleanup(passes.Close)
+	router := New(Options{
+		Self: k.ready.Pods[self].Owner, Relay: passes, Standing: func([16]byte) roster.Standing { return roster.Listed },
+		Ready: func() *roster.Ready { return k.ready },
+		State: func(*edge.Request) (sessionid.Owner, bool) {
+			if k.state == nil {
+				return sessionid.Owner{}, false
+			}
+			return *k.state, true
+		},
+	})
+	t.Cleanup(router.Drain)
+	k.door = edge.New(edge.Options{
+		Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Locate: router,
+		Routes: map[string]edge.Route{"/mcp": {
+			Group: func(r *edge.Request) string {
+				k.asked++
+				if r.Messages[0].Envelope.ProtocolVersion == nil {
+					return ""
+				}
+				return rankedGroup
+			},
+			Serve: func(w http.ResponseWriter, _ *edge.Request) { w.WriteHeader(http.StatusNotFound) },
+		}},
+	})
+	return k
+}
+
+// fail has connections to a pod fail, by its place in the ranking.
+func (k *ranked) fail(place int, dial, handshake error) {
+	k.fails[k.ready.Pods[place].Owner.Address.Addr().String()] = [2]error{dial, handshake}
+}
+
+func (k *ranked) post(t *testing.T, body string) *httptest.ResponseRecorder {
+	t.Helper()
+	k.dials = nil
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	k.door.ServeHTTP(w, r)
+	return w
+}
+
+const groupCall = `{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
+
+// A request goes to the first home of its group, and to the next one if no connection to that can be had: the pod is gone, or
+// cannot be reached. A pod that is there and does not take the request gets patience, and then 503 is the answer: no other
+// pod begins with a second state.
+func TestHomesOfAGroup(t *testing.T) {
+	refuses, silent, closes, none := syscall.ECONNREFUSED, syscall.EHOSTUNREACH, errors.New("closed"), syscall.EMFILE
+	const here, unavailable = http.StatusNotFound, http.StatusServiceUnavailable
+	for name, test := range map[string]struct {
+		self   int
+		fail   func(*ranked)
+		body   string // groupCall if it is empty
+		status int
+		dials  string
+		after  time.Duration
+	}{
+		"this pod is first":        {self: 0, status: here},
+		"the first is gone":        {self: 1, fail: func(k *ranked) { k.fail(0, refuses, nil) }, status: here, dials: "0"},
+		"the first is another one": {self: 1, fail: func(k *ranked) { k.fail(0, nil, trust.ErrStranger) }, status: here, dials: "0"},
+		"the first is silent":      {self: 1, fail: func(k *ranked) { k.fail(0, silent, nil) }, status: here, dials: "0"},
+		"all others before are gone": {self: 3, fail: func(k *ranked) {
+			k.fail(0, refuses, nil)
+			k.fail(1, silent, nil)
+			k.fail(2, nil, trust.ErrStranger)
+		}, status: here, dials: "0 1 2"},
+		"all are gone, and this pod is none": {self: 3, fail: func(k *ranked) {
+			k.ready = &roster.Ready{Pods: k.ready.Pods[:3]}
+			for i := range 3 {
+				k.fail(i, refuses, nil)
+			}
+		}, status: here, dials: "0 1 2"},
+		"the second takes no connection": {self: 2, fail: func(k *ranked) {
+			k.fail(0, refuses, nil)
+			k.fail(1, nil, closes)
+		}, status: unavailable, dials: "0" + strings.Repeat(" 1", int(patience/between)), after: patience},
+		"no descriptors here":     {self: 1, fail: func(k *ranked) { k.fail(0, none, nil) }, status: unavailable, dials: "0"},
+		"a state of this pod":     {self: 3, fail: func(k *ranked) { k.state = &k.ready.Pods[3].Owner }, status: here},
+		"no list":                 {self: 3, fail: func(k *ranked) { k.ready = nil }, status: here},
+		"a list without homes":    {self: 3, fail: func(k *ranked) { k.ready = &roster.Ready{} }, status: here},
+		"only this pod is a home": {self: 3, fail: func(k *ranked) { k.ready = &roster.Ready{Pods: k.ready.Pods[3:]} }, status: here},
+		"cordoned first one": {self: 1, fail: func(k *ranked) {
+			k.ready.Pods[0].PeerPod = adapterapi.PeerPod{Ready: true, Verified: true, Newest: true, Cordoned: true}
+		}, status: here},
+		"no request of a group": {self: 3, body: pingMessage, status: here},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				k, begin := newRanked(t, test.self), time.Now()
+				if test.fail != nil {
+					test.fail(k)
+				}
+				body := groupCall
+				if test.body != "" {
+					body = test.body
+				}
+				w := k.post(t, body)
+				if dials := strings.Join(k.dials, " "); w.Code != test.status || dials != test.dials || time.Since(begin) != test.after {
+					t.Errorf("%d after %s, and attempts to connect to %q: %s", w.Code, time.Since(begin), dials, w.Body)
+				}
+				if w.Code == unavailable && (!strings.Contains(w.Body.String(), `"id":"a"`) || w.Header().Get("Retry-After") == "") {
+					t.Errorf("the answer is %v %s", w.Header(), w.Body)
+				}
+				if other := strings.HasPrefix(name, "no list") || strings.HasPrefix(name, "a list") || strings.HasPrefix(name, "only"); other && k.asked > 0 {
+					t.Error("the name of the group is worked out for nothing")
+				}
+			})
+		})
+	}
+}
+
+// A pod that is silent is asked again when some time has passed, and not for each request: each attempt may last.
+func TestSilentHomes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := newRanked(t, 1)
+		k.fail(0, syscall.EHOSTUNREACH, nil)
+		begin, tried := time.Now(), 0
+		for time.Since(begin) < 4*failedLapse {
+			if w := k.post(t, groupCall); w.Code != http.StatusNotFound {
+				t.Fatalf("got %d %s", w.Code, w.Body)
+			}
+			tried += len(k.dials)
+			time.Sleep(failedLapse / 10)
+		}
+		if tried != 4 {
+			t.Errorf("tried %d times in %s", tried, time.Since(begin))
+		}
+		k.fail(0, syscall.ECONNREFUSED, nil) // its address is there again
+		time.Sleep(failedLapse)
+		for range 3 {
+			if k.post(t, groupCall); len(k.dials) != 1 {
+				t.Errorf("a pod that refuses connections is tried %d times for one request", len(k.dials))
+			}
+		}
+	})
+}
