@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -152,7 +153,7 @@ func TestHomesOfAGroup(t *testing.T) {
 		"the second takes no connection": {self: 2, fail: func(k *ranked) {
 			k.fail(0, refuses, nil)
 			k.fail(1, nil, closes)
-		}, status: unavailable, dials: "0" + strings.Repeat(" 1", int(patience/between)), after: patience},
+		}, status: unavailable, dials: "0" + strings.Repeat(" 1", int(patience/between)+1), after: patience},
 		"no descriptors here":     {self: 1, fail: func(k *ranked) { k.fail(0, none, nil) }, status: unavailable, dials: "0"},
 		"a state of this pod":     {self: 3, fail: func(k *ranked) { k.state = &k.ready.Pods[3].Owner }, status: here},
 		"no list":                 {self: 3, fail: func(k *ranked) { k.ready = nil }, status: here},
@@ -214,4 +215,51 @@ func TestSilentHomes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// At the home itself, a request costs next to nothing, and no memory.
+func TestHitsAllocateNothing(t *testing.T) {
+	hit := hitOf(t, 5)
+	if allocations := testing.AllocsPerRun(100, hit); allocations != 0 {
+		t.Errorf("a hit allocates %v objects", allocations)
+	}
+}
+
+func BenchmarkHit(b *testing.B) {
+	for _, pods := range []int{2, 5, 100} {
+		b.Run(fmt.Sprintf("%d pods", pods), func(b *testing.B) {
+			hit := hitOf(b, pods)
+			b.ReportAllocs()
+			for b.Loop() {
+				hit()
+			}
+		})
+	}
+}
+
+// hitOf returns a function that asks the first home of a group, one of so many pods, where a request belongs.
+func hitOf(t testing.TB, pods int) func() {
+	t.Helper()
+	list := roster.New()
+	var all []adapterapi.PeerPod
+	for _, pod := range readyPods(pods) {
+		pod.UID, pod.Address = fmt.Sprintf("%x", pod.Owner.UID), "192.0.2.1:16272"
+		all = append(all, pod.PeerPod)
+	}
+	text, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: 1, Pods: all}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Take([]byte(text.Text)); err != nil {
+		t.Fatal(err)
+	}
+	homes := homesOf(list.Ready().Pods)
+	router := New(Options{Self: homes.next(digestOf(rankedGroup), nil).owner, Ready: list.Ready})
+	name := strings.Clone(rankedGroup)
+	of := func(*edge.Request) string { return name }
+	return func() {
+		if !router.ByGroup(nil, nil, of) {
+			t.Fatal("the request goes elsewhere")
+		}
+	}
 }
