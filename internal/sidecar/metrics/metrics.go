@@ -87,10 +87,10 @@ func Peers(r *relay.Relay, list *roster.Roster) []Metric {
 	metrics := []Metric{
 		metric("peer_list_age_seconds", "Time since the manager last pushed or renewed its list of the server's pods.", func() float64 { return list.Age().Seconds() }),
 		metric("peer_connections", "Connections to other pods that are open.", r.Connections),
-		metric("forwarded_streams", "Streams of clients here whose session another pod has.", r.Streams),
+		metric("forwarded_streams", "Streams of clients here that another pod answers.", r.Streams),
 	}
 	for _, outcome := range relay.ForwardOutcomes() {
-		forwards := metric("forwarded_total", "Attempts to pass a request on to the pod with its session, by outcome.", func() uint64 { return r.Forwards(outcome) })
+		forwards := metric("forwarded_total", "Attempts to pass a request on to the pod with its session, its state, or what the server remembers of its group, by outcome.", func() uint64 { return r.Forwards(outcome) })
 		forwards.labels = prometheus.Labels{"outcome": outcome.String()}
 		metrics = append(metrics, forwards)
 	}

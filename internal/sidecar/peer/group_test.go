@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -65,12 +66,12 @@ func newRanked(t *testing.T, self int) *ranked {
 				return nil, err
 			}
 			near, far := net.Pipe()
-			return near, errors.Join(far.Close())
+			return near, far.Close()
 		},
 		Handshake: func(_ context.Context, c net.Conn, uid [16]byte) (*tls.Conn, error) {
 			for _, pod := range k.ready.Pods {
 				if pod.Owner.UID == uid {
-					return nil, errors.Join(k.fails[pod.Owner.Address.Addr().String()][1], c.Close())
+					return nil, cmp.Or(k.fails[pod.Owner.Address.Addr().String()][1], errors.Join(errors.New("unexpected"), c.Close()))
 				}
 			}
 			return nil, errors.New("no such pod")
