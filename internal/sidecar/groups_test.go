@@ -459,7 +459,7 @@ func TestNoGroup(t *testing.T) {
 		"a method of tasks":             {change: translating, method: "tasks/get", params: `"taskId":"x",`, headers: map[string]string{"Mcp-Name": "x"}, status: http.StatusNotFound},
 		"a method of another revision":  {change: translating, method: "ping", status: http.StatusNotFound},
 		"capabilities that are unclear": {change: translating, method: "tools/list", params: `"_meta":{},`, status: http.StatusBadRequest},
-		"no list": {change: translating, method: "tools/list", status: http.StatusOK, enlist: func(*testing.T, []*replica) {}},
+		"no list":                       {change: translating, method: "tools/list", status: http.StatusOK, enlist: func(*testing.T, []*replica) {}},
 		"a list of this pod alone": {change: translating, method: "tools/list", status: http.StatusOK, enlist: func(t *testing.T, replicas []*replica) {
 			for _, r := range replicas {
 				enlist(t, 1, []*replica{r}, 1, nil)

@@ -125,11 +125,11 @@ func TestFewGroupsMove(t *testing.T) {
 func TestWhichPodsAreHomes(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ pods, want string }{
-		"none":                      {"", "[]"},
-		"newest and verified":       {"a:0/1 b:9/9 c:0/1,old d:0/1,unverified e:0/1,cordoned", "[a b]"},
-		"none newest":               {"a:0/1,old b:0/1,old c:0/1,cordoned", "[a b]"},
-		"none verified":             {"a:0/1,unverified b:0/1,old,unverified c:0/1,old,cordoned", "[a b]"},
-		"only cordoned ones":        {"a:0/1,cordoned b:0/1,cordoned,old", "[a b]"},
+		"none":                       {"", "[]"},
+		"newest and verified":        {"a:0/1 b:9/9 c:0/1,old d:0/1,unverified e:0/1,cordoned", "[a b]"},
+		"none newest":                {"a:0/1,old b:0/1,old c:0/1,cordoned", "[a b]"},
+		"none verified":              {"a:0/1,unverified b:0/1,old,unverified c:0/1,old,cordoned", "[a b]"},
+		"only cordoned ones":         {"a:0/1,cordoned b:0/1,cordoned,old", "[a b]"},
 		"the newest one is cordoned": {"a:0/1,cordoned b:0/1,old", "[b]"},
 	} {
 		t.Run(name, func(t *testing.T) {

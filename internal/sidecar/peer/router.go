@@ -43,7 +43,7 @@ type Options struct {
 	Standing func(pod [16]byte) roster.Standing
 	// Ready returns the pods of the list that are ready; nil without a list that counts.
 	Ready func() *roster.Ready
-	Log      logr.Logger
+	Log   logr.Logger
 }
 
 // Router passes requests on to the pods that have their sessions, or keep state for their callers. It is the edge.Locator
