@@ -142,7 +142,7 @@ func (a *Adapter) registerMetrics() {
 		a.backend.Metrics(),
 	))
 	if a.peers != nil {
-		metrics.Register(a.registry, append(metrics.Peers(a.peers.relay, a.peers.roster), metrics.Placement(a.peers.placer)...))
+		metrics.Register(a.registry, append(metrics.Peers(a.peers.relay, a.peers.roster, a.peers.news), metrics.Placement(a.peers.placer)...))
 	}
 }
 

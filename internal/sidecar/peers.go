@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
@@ -21,15 +22,17 @@ import (
 
 // peers is what connects an adapter with those in other pods of the same server.
 type peers struct {
-	trust  *trust.Trust
-	relay  *relay.Relay
-	router *peer.Router
-	placer *peer.Placer
-	roster *roster.Roster
-	self   [16]byte // the UID of this pod
-	log    logr.Logger
-	limit  int              // of connections from other pods
-	server *listener.Server // for requests that other pods pass on
+	trust     *trust.Trust
+	relay     *relay.Relay
+	router    *peer.Router
+	placer    *peer.Placer
+	roster    *roster.Roster
+	news      *news.News
+	newsRelay *relay.Relay // has the streams of news apart from what clients send
+	self      [16]byte     // the UID of this pod
+	log       logr.Logger
+	limit     int              // of connections from other pods
+	server    *listener.Server // for requests that other pods pass on
 }
 
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
@@ -54,7 +57,12 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p.placer = peer.NewPlacer(peer.PlacerOptions{
 		Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience, Starts: func() peer.Starts { return peer.Starts(a.backend.Starts()) },
 	})
-	p.server = listener.NewServer(peer.Handler(a.peerDoor(routes)), p.limit, c.Log)
+	p.newsRelay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer, Limits: news.Limits()})
+	p.news = news.New(news.Options{
+		Hub: a.backend.Changes(), Others: func() []sessionid.Owner { return p.roster.Others(p.self) }, Next: p.roster.Next,
+		Relay: p.newsRelay, Memory: a.env.Memory, Log: p.log,
+	})
+	p.server = listener.NewServer(p.news.Handler(peer.Handler(a.peerDoor(routes))), p.limit, c.Log)
 	return p
 }
 
@@ -133,6 +141,7 @@ func (p *peers) close(ctx context.Context) error {
 		return nil
 	}
 	defer p.relay.Close()
+	defer p.newsRelay.Close()
 	ctx, cancel := context.WithTimeout(ctx, listener.HeaderTimeout)
 	defer cancel()
 	return p.server.Shutdown(ctx)

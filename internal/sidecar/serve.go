@@ -44,6 +44,7 @@ func (a *Adapter) Serve(ctx context.Context, ports Ports) error {
 	if a.peers != nil {
 		running.Go(func() { a.peers.server.Run(background) })
 		running.Go(func() { a.peers.rest(background, a.backend.Rest) })
+		running.Go(func() { a.peers.news.Run(useful) })
 		go func() { failed <- a.peers.serve(ports.Peers) }()
 	}
 

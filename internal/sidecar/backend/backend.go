@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/keeper"
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 )
 
@@ -61,6 +62,8 @@ type Backend interface {
 	// Close ends what is left.
 	Close()
 
+	// Changes is where this pod's clients and processes hear of those of other pods.
+	Changes() news.Hub
 	// Processes says what became of the server's processes of late. Servers that speak HTTP have
 	// none that the adapter knows of.
 	Processes() adapterapi.Processes

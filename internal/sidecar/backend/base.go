@@ -24,6 +24,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/session"
@@ -90,7 +91,8 @@ func (b *base) sessionlessOptions(era sessionless.Era, acquire func(context.Cont
 			SendingBytes: b.sendingBytes(), BacklogBytes: session.PendingBytes, TotalBytes: b.heldBytes(), Memory: b.Memory,
 			StartTimeout: b.StartTimeout, Silence: sessionless.DiscoverSilence, IdleTimeout: b.IdleTimeout, StuckTimeout: mux.StuckTimeout,
 		},
-		Metrics: &b.statelessMetrics, Log: b.Log,
+		OneForAll: b.Shared,
+		Metrics:   &b.statelessMetrics, Log: b.Log,
 	}
 }
 
@@ -191,6 +193,9 @@ func (b *base) Parts() []admin.Part {
 	}
 	return parts
 }
+
+// Changes implements Backend. Processes that the adapter does not start tell clients of changes themselves.
+func (b *base) Changes() news.Hub { return b.statelessClients }
 
 // Processes implements Backend.
 func (b *base) Processes() adapterapi.Processes { return adapterapi.Processes{} }

@@ -20,6 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/metrics"
 	"github.com/slipway-mcp/slipway/internal/sidecar/mux"
 	"github.com/slipway-mcp/slipway/internal/sidecar/option"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionserver"
@@ -312,6 +313,9 @@ func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Con
 	}
 	return sessionserver.Connect(opened)
 }
+
+// Changes implements Backend.
+func (s *sharedProcess) Changes() news.Hub { return sharedHub{s.statelessClients, s.process} }
 
 // Close implements Backend.
 func (s *sharedProcess) Close() {

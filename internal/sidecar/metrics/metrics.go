@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
@@ -83,11 +84,12 @@ func Connections(s *listener.Server) []Metric {
 }
 
 // Peers are the requests that this pod passes on to other pods, and the connections for them.
-func Peers(r *relay.Relay, list *roster.Roster) []Metric {
+func Peers(r *relay.Relay, list *roster.Roster, n *news.News) []Metric {
 	metrics := []Metric{
 		metric("peer_list_age_seconds", "Time since the manager last pushed or renewed its list of the server's pods.", func() float64 { return list.Age().Seconds() }),
 		metric("peer_connections", "Connections to other pods that are open.", r.Connections),
 		metric("forwarded_streams", "Streams of clients here that another pod answers.", r.Streams),
+		metric("news_streams", "Streams by which this pod hears of changes at other pods, for clients here that listen.", n.Streams),
 	}
 	for _, outcome := range relay.ForwardOutcomes() {
 		forwards := metric("forwarded_total", "Attempts to pass a request on to the pod with its session, its state, or what the server remembers of its group, by outcome.", func() uint64 { return r.Forwards(outcome) })

@@ -110,6 +110,19 @@ func (f Filter) And(other Filter) (common Filter) {
 	return common
 }
 
+// Among returns those of some changes that the filter asks for. A change of a part of a resource is one of the part.
+func (f Filter) Among(changes Filter) (wanted Filter) {
+	for i := range wanted.Lists {
+		wanted.Lists[i] = f.Lists[i] && changes.Lists[i]
+	}
+	for _, uri := range changes.URIs {
+		if f.Matches(MethodUpdated, uri) {
+			wanted.URIs = append(wanted.URIs, uri)
+		}
+	}
+	return wanted
+}
+
 // Each yields one notification for each change that the filter asks for, always in the same order: its
 // method, and the URI of an update. It is for clients that may have missed notifications.
 func (f Filter) Each(yield func(method, uri string) bool) {

@@ -44,6 +44,7 @@ type Call struct {
 	heard     uint64    // messages that the process had written then
 
 	// Guarded by the process's mutex.
+	listening bool  // the hub knows the subscription
 	mirrored  *pool // that has mirrors of the subscription; nil if there are none
 	answered  bool  // the process works on it no more
 	done      bool  // nothing follows what is in the inbox

@@ -22,11 +22,13 @@ func (s *subscriptions) acknowledgeLocked() {
 		s.countLocked(to.filter, 1)
 		if !to.mirror {
 			c.pushLocked(Event{Message: subscription.Acknowledgement(to.filter, c.id)})
+			c.listenLocked(to.filter)
 		}
 		if to.filter.IsEmpty() {
 			s.completeLocked(c)
 		}
 	}
+	s.acknowledgeForeignLocked()
 }
 
 // changedLocked gives a change to the client.
@@ -49,6 +51,7 @@ func (s *subscriptions) notifyMissedLocked() {
 			to.changedLocked(c, subscription.Notification(method, uri, subscription.Tag(c.id)))
 		}
 	}
+	s.notifyForeignMissedLocked()
 }
 
 // notifyLocked gives a change to the clients that subscribed to it, each with its own id. It
@@ -61,5 +64,5 @@ func (s *subscriptions) notifyLocked(message session.Message) (found bool) {
 			found = true
 		}
 	}
-	return found
+	return s.notifyForeignLocked(method, uri) || found
 }

@@ -97,7 +97,9 @@ func (pl *pool) start() {
 		return
 	}
 	common.metrics.Starts.Inc()
-	pl.others = append(pl.others, newProcess(server, place, common, pl.remove))
+	started := newProcess(server, place, common, pl.remove)
+	pl.others = append(pl.others, started)
+	common.hub.join(started)
 	if first, ok := pl.server.primary.Current(); ok {
 		for _, c := range first.subscribed() {
 			pl.mirrorLocked(c)

@@ -28,6 +28,7 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 		}
 		switch era = s.Found(); {
 		case usable != nil && era == Modern:
+			s.hub.join(usable)
 			return usable, nil
 		case usable != nil:
 			usable.fail(errProbed)
@@ -35,7 +36,11 @@ func (s *Server) start(ctx context.Context) (*process, error) {
 	}
 	switch {
 	case era == Modern:
-		return s.launch(ctx)
+		launched, err := s.launch(ctx)
+		if err == nil {
+			s.hub.join(launched)
+		}
+		return launched, err
 	case s.options.Translate == nil:
 		return nil, ErrSessionsOnly
 	default:

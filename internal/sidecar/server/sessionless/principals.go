@@ -115,8 +115,8 @@ func (p *Principals) release(own *ownServer) {
 func (p *Principals) newOwn(principal caller.Principal) *Server {
 	options := p.common.options
 	options.Era, options.Metrics = Modern, p.common.metrics
-	server := newServer(options, p.common.continuations)
-	server.places, server.share = p.places, string(principal)
+	server := newServer(shared{options: options, continuations: p.common.continuations, hub: p.common.hub, share: string(principal)})
+	server.places = p.places
 	return server
 }
 
@@ -180,6 +180,7 @@ func (p *Principals) Refuse() {
 	p.refusing = true
 	all := p.allLocked()
 	p.mu.Unlock()
+	p.common.hub.refuse()
 	for _, server := range all {
 		server.Refuse()
 	}

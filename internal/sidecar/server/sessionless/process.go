@@ -150,6 +150,7 @@ func (p *process) failIf(reason error, condition func() bool) bool {
 		p.place.Leave()
 	}
 	p.continuations.forget(p)
+	p.hub.leave(p)
 	p.ended(p, reason)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -302,6 +303,9 @@ func (p *process) closeLocked(c *Call) {
 	}
 	p.forgetLocked(c)
 	p.unsubscribeLocked(c)
+	if c.listening {
+		p.hub.remove(p.share, c)
+	}
 	if c.mirrored != nil {
 		go c.mirrored.unmirror(c) // a goroutine that holds another process's lock may wait for this one's
 	}

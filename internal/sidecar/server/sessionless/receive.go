@@ -143,6 +143,7 @@ func (p *process) receiveChangeLocked(message session.Message) {
 	switch {
 	case c != p.subscriptions.upstream:
 		c.passLocked(message, rpc.Edit{Span: message.Envelope.SubscriptionID, With: c.id})
+		c.noteLocked(message.Bytes)
 	case !p.subscriptions.notifyLocked(message):
 		p.metrics.UnroutedMessages.Inc()
 	}

@@ -64,6 +64,9 @@ type Options struct {
 	// ManyListens says that a process takes several subscriptions at a time, so that each
 	// client has its own.
 	ManyListens bool
+	// OneForAll says that callers of Translate share one process. Otherwise each has a part of the server to itself, at
+	// this pod only.
+	OneForAll bool
 	// Era is that of the server, if it is known.
 	Era    Era
 	Limits Limits
@@ -97,6 +100,8 @@ type shared struct {
 	metrics       *Metrics
 	continuations *continuations
 	refusing      atomic.Bool // no new requests of clients
+	hub           *hub
+	share         string // of the places and of the hub: the principal, if the Server is one's own
 }
 
 // Server is a server as clients of the stateless revision see it.
@@ -107,14 +112,17 @@ type Server struct {
 	pool    pool
 
 	places *places.Places // of processes; nil if it has as many as its limits say
-	share  string         // of the places
 }
 
 // New returns a Server. Its first process starts with the first request.
-func New(options Options) *Server { return newServer(options, &continuations{}) }
+func New(options Options) *Server {
+	return newServer(shared{options: options, continuations: &continuations{}, hub: newHub()})
+}
 
-func newServer(options Options, known *continuations) *Server {
-	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{}), continuations: known}}
+func newServer(common shared) *Server {
+	options := common.options
+	common.metrics = cmp.Or(options.Metrics, &Metrics{})
+	s := &Server{shared: common}
 	s.era.Store(uint32(options.Era))
 	s.pool.server = s
 	s.primary = mux.NewSupervisor(mux.Policy[*process]{

@@ -21,10 +21,11 @@ import (
 // Guarded by the process's mutex.
 type subscriptions struct {
 	subscribers map[*Call]*subscriber
-	uris        map[string]int // how many subscribers each has
-	uriBytes    int            // of these
-	filterBytes int            // that the filters of all subscribers hold
-	upstream    *Call          // the subscription at the process
+	uris        uris // of these
+	filterBytes int  // that their filters hold
+	foreign     map[*foreign]*foreignSubscriber
+	foreignURIs uris
+	upstream    *Call // the subscription at the process
 	requested   subscription.Filter
 	honored     *subscription.Filter // nil until the process has acknowledged upstream
 	incomplete  bool                 // a client wants more than requested
@@ -41,7 +42,7 @@ type subscriber struct {
 
 const (
 	// maxURIs is how many resources all clients can subscribe to, and maxURIBytes how long all
-	// of their URIs may be.
+	// of their URIs may be. Those of other pods can be as many again.
 	maxURIs     = 4096
 	maxURIBytes = 1 << 20
 	// maxFilterBytes is what the filters of all clients may hold, also of the same resources.
@@ -83,11 +84,11 @@ func (p *process) subscribe(c *Call, request session.Message, f subscription.Fil
 func (p *process) addSubscriberLocked(c *Call, f subscription.Filter) (added bool) {
 	s := &p.subscriptions
 	if s.subscribers == nil {
-		s.subscribers, s.uris = map[*Call]*subscriber{}, map[string]int{}
+		s.subscribers = map[*Call]*subscriber{}
 	}
 	s.subscribers[c] = &subscriber{mirror: c.process != p, filter: f}
 	s.countLocked(f, 1)
-	if len(s.uris) > maxURIs || s.uriBytes > maxURIBytes || s.filterBytes > maxFilterBytes {
+	if s.uris.areTooMany() || s.filterBytes > maxFilterBytes {
 		s.removeLocked(c)
 		return false
 	}
@@ -106,17 +107,9 @@ func (p *process) subscribed() []*Call {
 
 // countLocked counts so many subscribers more, or fewer, for the URIs of a filter.
 func (s *subscriptions) countLocked(f subscription.Filter, by int) {
+	s.uris.count(f, by)
 	for _, uri := range f.URIs {
 		s.filterBytes += by * (len(uri) + uriOverhead)
-		before := s.uris[uri]
-		s.uris[uri] = before + by
-		if before == 0 {
-			s.uriBytes += len(uri)
-		}
-		if before+by == 0 {
-			delete(s.uris, uri)
-			s.uriBytes -= len(uri)
-		}
 	}
 }
 
@@ -140,17 +133,14 @@ func (p *process) unsubscribeLocked(c *Call) {
 // unionLocked is all that clients want, and every kind of list, so that upstream seldom
 // changes.
 func (s *subscriptions) unionLocked() subscription.Filter {
-	union := subscription.Filter{URIs: slices.Sorted(maps.Keys(s.uris))}
-	for i := range union.Lists {
-		union.Lists[i] = true
-	}
-	return union
+	own := subscription.Filter{Lists: subscription.All(), URIs: slices.Sorted(maps.Keys(s.uris.users))}
+	return own.Or(subscription.Filter{URIs: slices.Collect(maps.Keys(s.foreignURIs.users))})
 }
 
 // isOutdatedLocked reports whether upstream lacks a change that a client wants, or exists without
 // clients. Extra changes do not make it outdated.
 func (s *subscriptions) isOutdatedLocked() bool {
-	if len(s.subscribers) == 0 {
+	if s.isEmptyLocked() {
 		return s.upstream != nil
 	}
 	return s.upstream == nil || s.incomplete
@@ -189,7 +179,7 @@ func (p *process) nextUpdate() (step func()) {
 			}
 		}
 	}
-	former, wanted := s.upstream, len(s.subscribers) > 0
+	former, wanted := s.upstream, !s.isEmptyLocked()
 	s.upstream, s.honored = nil, nil // no other code knows the former any more
 	s.requested, s.incomplete = s.unionLocked(), false
 	return func() {
@@ -205,7 +195,7 @@ func (p *process) nextUpdate() (step func()) {
 // paceLocked is how long a replacement has to wait; 0 counts it. The end of the last client's
 // subscription need not wait, because no client has to read anything again.
 func (s *subscriptions) paceLocked() time.Duration {
-	if s.upstream == nil || len(s.subscribers) == 0 {
+	if s.upstream == nil || s.isEmptyLocked() {
 		return 0
 	}
 	now := time.Now()
@@ -302,9 +292,10 @@ func (p *process) refuseSubscribers(answer func(*Call)) {
 		}
 		s.removeLocked(c)
 	}
-	if !refused {
-		s.endLocked()
+	if s.refuseForeignLocked() || refused {
+		return
 	}
+	s.endLocked()
 }
 
 // completeLocked ends a subscription in order.
@@ -320,6 +311,7 @@ func (s *subscriptions) endLocked() {
 	for c := range s.subscribers {
 		s.completeLocked(c)
 	}
+	s.endForeignLocked()
 }
 
 // upstreamEndedLocked is for a process that has ended the subscription.

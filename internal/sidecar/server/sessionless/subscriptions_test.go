@@ -410,7 +410,7 @@ func TestListenToMuch(t *testing.T) {
 	}
 	slices.Sort(much.URIs)
 	subscribed := &r.subscriptions
-	subscribed.subscribers, subscribed.uris = map[*Call]*subscriber{}, map[string]int{}
+	subscribed.subscribers = map[*Call]*subscriber{}
 	subscribed.upstream, subscribed.requested, subscribed.honored = &Call{}, much, &much
 	for range 1023 {
 		subscribed.subscribers[&Call{process: r}] = &subscriber{filter: much, acknowledged: true}

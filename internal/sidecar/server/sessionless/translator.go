@@ -42,7 +42,9 @@ func (r *recipient) Token() []byte { return r.token }
 func (r *recipient) Notify(message []byte) {
 	r.process.mu.Lock()
 	defer r.process.mu.Unlock()
-	(*Call)(r).pushLocked(Event{Message: message})
+	c := (*Call)(r)
+	c.pushLocked(Event{Message: message})
+	c.noteLocked(message)
 }
 
 func (r *recipient) Answer(message []byte, code int, failed string) {

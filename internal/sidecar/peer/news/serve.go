@@ -1,0 +1,97 @@
+package news
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
+	"github.com/slipway-mcp/slipway/internal/sidecar/front"
+)
+
+const (
+	// mostStreams is how many other pods may listen at a time. Each has two streams for a moment, when it wants to hear of more.
+	mostStreams = 1024
+	// askTimeout is for a request for news to arrive.
+	askTimeout = 10 * time.Second
+	// settleTimeout is for the processes here to take the subscription of another pod.
+	settleTimeout = 10 * time.Second
+)
+
+// Handler returns a handler that tells other pods of changes, and gives all other requests to the next one. It is for
+// the port for other pods.
+func (n *News) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != Path:
+			next.ServeHTTP(w, r)
+		case r.Method != http.MethodGet:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		default:
+			n.serve(w, r)
+		}
+	})
+}
+
+func (n *News) serve(w http.ResponseWriter, r *http.Request) {
+	defer n.told.Add(-1)
+	if n.told.Add(1) > mostStreams {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(askTimeout)) // fails only without a connection
+	memory := n.options.Memory.Account(nil)
+	body, err := readAsk(r.Body, memory.Take)
+	defer func() { memory.Change(-int(memory.Held())) }()
+	_ = control.SetReadDeadline(time.Time{})
+	if errors.Is(err, errNoRoom) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	wants, err := decodeWants(body)
+	if err != nil {
+		front.RefusePlain(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	settling, cancel := context.WithTimeout(r.Context(), settleTimeout)
+	defer cancel()
+	changes := newHeard(len(wants))
+	running, stop, err := n.options.Hub.Observe(settling, wants, changes)
+	if err != nil {
+		front.RefusePlain(w, http.StatusServiceUnavailable, err.Error())
+		return
+	}
+	defer stop()
+	first := event{Begins: true}
+	for i := range running {
+		if running[i] {
+			first.Running = append(first.Running, i)
+		}
+	}
+	events := front.StartEvents(w, http.StatusOK, front.WriteTimeout, nil)
+	events.Append(rpc.Event{Data: encode(&first)})
+	if events.Flush() == nil {
+		events.Run(r.Context(), front.KeepAliveInterval, changes)
+	}
+}
+
+var errNoRoom = errors.New("there is no room for what another pod wants")
+
+// readAsk reads the body of a request for news. What it wants takes about as much memory again.
+func readAsk(from io.Reader, take func(bytes int) bool) (body []byte, err error) {
+	for piece := make([]byte, 32<<10); ; {
+		read, err := from.Read(piece)
+		switch {
+		case len(body)+read > mostAsked || !take(2*read):
+			return nil, errNoRoom
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, err
+		}
+		if body = append(body, piece[:read]...); err != nil {
+			return body, nil
+		}
+	}
+}
