@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/front/stateless"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/proxy"
@@ -94,7 +95,7 @@ func TestPeers(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0, "slipway_adapter_peer_list_age_seconds": 0}
+	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0, "slipway_adapter_news_streams": 0, "slipway_adapter_peer_list_age_seconds": 0}
 	for _, outcome := range relay.ForwardOutcomes() {
 		want["slipway_adapter_forwarded_total "+outcome.String()] = 0
 	}
@@ -103,7 +104,7 @@ func TestPeers(t *testing.T) {
 	}
 	want["slipway_adapter_forwarded_total refused"], want["slipway_adapter_peer_dials_total refused"] = 2, 2
 	registry := prometheus.NewRegistry()
-	Register(registry, Peers(passes, roster.New()))
+	Register(registry, Peers(passes, roster.New(), news.New(news.Options{Relay: passes})))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

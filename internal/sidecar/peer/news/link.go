@@ -184,6 +184,9 @@ func (s *stream) run(ctx context.Context, from sessionid.Owner) error {
 	})
 	_ = into.Close()
 	<-done
+	if s.running != nil {
+		s.news.hears.Add(-1)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -197,6 +200,7 @@ func (s *stream) run(ctx context.Context, from sessionid.Owner) error {
 
 func (s *stream) begin(running []bool) {
 	s.running = running
+	s.news.hears.Add(1)
 	close(s.begun)
 }
 

@@ -75,6 +75,8 @@ func Limits() relay.Limits { return relay.Limits{PingInterval: pingInterval} }
 type News struct {
 	options Options
 	told    atomic.Int64 // streams to other pods
+	asked   atomic.Int64 // Wants of other pods
+	hears   atomic.Int64 // streams of other pods that have begun
 
 	// Of the goroutine of Run.
 	demand *demand // what other pods are asked for; nil if nothing
@@ -98,8 +100,11 @@ func New(options Options) *News {
 	return &News{options: options, links: map[sessionid.Owner]*link{}, missed: map[string]subscription.Filter{}}
 }
 
-// Streams is how many streams of other pods are open, or being opened.
-func (n *News) Streams() int { return n.options.Relay.Streams() }
+// Streams is how many streams of other pods have begun.
+func (n *News) Streams() int { return int(n.hears.Load()) }
+
+// Wants is how many principals of other pods this one tells of changes, each counted for each pod.
+func (n *News) Wants() int { return int(n.asked.Load()) }
 
 // Run has a stream from each other pod for as long as clients listen. It ends with the context.
 func (n *News) Run(ctx context.Context) {

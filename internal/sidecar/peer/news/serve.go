@@ -65,6 +65,8 @@ func (n *News) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer stop()
+	n.asked.Add(int64(len(wants)))
+	defer n.asked.Add(-int64(len(wants)))
 	first := event{Begins: true}
 	for i := range running {
 		if running[i] {

@@ -90,7 +90,7 @@ func (s *stuckServer) Send(ctx context.Context, sent session.Message) error {
 // newScripted is a process that a test plays.
 func newScripted(limits Limits) (*process, *script) {
 	p := newScript(nil)
-	return newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, options: Options{Limits: limits}}, func(*process, error) {}), p
+	return newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, hub: newHub(), options: Options{Limits: limits}}, func(*process, error) {}), p
 }
 
 // A client that does not read is given up when too much waits for it, and the process

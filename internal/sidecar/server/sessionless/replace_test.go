@@ -140,7 +140,7 @@ func TestNoUpdateIsLost(t *testing.T) {
 		limits := testLimits()
 		limits.Listens = 1000
 		p := &subscribable{script: newScript(nil)}
-		r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, options: Options{Limits: limits}}, func(*process, error) {})
+		r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, hub: newHub(), options: Options{Limits: limits}}, func(*process, error) {})
 		one := listening(t, r, `"resourceSubscriptions":["a://x"]`)
 		var others []*Call
 		lost, owed := 0, 0
@@ -180,7 +180,7 @@ func TestReplacementsArePaced(t *testing.T) {
 		limits := testLimits()
 		limits.Listens = 1000
 		p := &subscribable{script: newScript(nil)}
-		r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, options: Options{Limits: limits}}, func(*process, error) {})
+		r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, hub: newHub(), options: Options{Limits: limits}}, func(*process, error) {})
 		calls := []*Call{listening(t, r, `"resourceSubscriptions":["a://x"]`)}
 		replaced := func() (times int) {
 			for _, text := range calls[0].received() {
@@ -227,7 +227,7 @@ func TestFiltersAreBounded(t *testing.T) {
 	limits := testLimits()
 	limits.Listens = 1000
 	p := &subscribable{script: newScript(nil)}
-	r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, options: Options{Limits: limits}}, func(*process, error) {})
+	r := newProcess(p, nil, &shared{metrics: &Metrics{}, continuations: &continuations{}, hub: newHub(), options: Options{Limits: limits}}, func(*process, error) {})
 	defer r.fail(errDied)
 	var uris []string
 	for i := range 100 {

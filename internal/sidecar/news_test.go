@@ -1,0 +1,286 @@
+package sidecar
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onsi/gomega"
+
+	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/news"
+	"github.com/slipway-mcp/slipway/test/hang"
+)
+
+const toolsChanged = "notifications/tools/list_changed"
+
+// newsReplicas serves the server matrix in one of matrixBackends by several replicas, all of which have a list.
+func newsReplicas(t *testing.T, count int, g *guard, backend string) []*replica {
+	t.Helper()
+	b := matrixBackends[backend]
+	command := []string{matrixServer}
+	if b.command != nil {
+		command = []string{eraFilter, b.command[0], matrixServer}
+	}
+	replicas := startReplicas(t, count, func(c *config.Config) {
+		c.MaxSessions = 64
+		if g.gate != nil {
+			c.Access = g.gate
+		}
+		if b.change != nil {
+			b.change(c)
+		}
+	}, command...)
+	enlist(t, 1, replicas, count, nil)
+	return replicas
+}
+
+// hearer is a client without a session that listens at one replica.
+type hearer struct {
+	t      *testing.T
+	events chan string
+}
+
+// listenAt has a client listen.
+func (r *replica) listenAt(g *guard, token, filter string) *hearer {
+	g.t.Helper()
+	h := &hearer{g.t, make(chan string, 1024)}
+	go h.read(subscribe(g, "http://"+r.host+Path, token, filter))
+	return h
+}
+
+// read puts what the client hears of into the channel: the URI of a resource, or else the method.
+func (h *hearer) read(events *bufio.Reader) {
+	defer close(h.events)
+	for {
+		line, err := events.ReadString('\n')
+		if err != nil {
+			return
+		}
+		_, method, ok := strings.Cut(line, `"method":"`)
+		if _, uri, updated := strings.Cut(line, `"uri":"`); updated {
+			method = uri
+		}
+		if method, _, _ = strings.Cut(method, `"`); ok {
+			h.events <- method
+		}
+	}
+}
+
+// next returns what the client hears of next.
+func (h *hearer) next() string {
+	h.t.Helper()
+	select {
+	case event, ok := <-h.events:
+		if !ok {
+			h.t.Fatal("the stream of the client has ended")
+		}
+		return event
+	case <-time.After(hang.Guard):
+		h.t.Fatal("the client hears of nothing")
+		return ""
+	}
+}
+
+// wants checks what the client hears of next, and that it hears of nothing before.
+func (h *hearer) wants(event string) {
+	h.t.Helper()
+	if got := h.next(); got != event {
+		h.t.Errorf("the client hears of %s, want %s", got, event)
+	}
+}
+
+// awaits waits for what the client hears of, and of other things before.
+func (h *hearer) awaits(event string) {
+	h.t.Helper()
+	for h.next() != event {
+	}
+}
+
+// awaitStreams waits until so many pods tell the replica of their changes.
+func (r *replica) awaitStreams(t *testing.T, count int) {
+	t.Helper()
+	gomega.NewWithT(t).Eventually(r.peers.news.Streams).WithTimeout(hang.Guard).Should(gomega.Equal(count))
+}
+
+// callTool calls a tool of a replica.
+func (r *replica) callTool(g *guard, token, tool, key string) {
+	g.t.Helper()
+	s := &statelessSpeaker{g, "http://" + r.host + Path, token}
+	if got := s.ask("tools/call", `"name":"`+tool+`","arguments":{"key":"`+key+`"}`); got.status != http.StatusOK || !strings.Contains(got.message, `"result"`) {
+		g.t.Fatalf("%s: %d %s", tool, got.status, got.message)
+	}
+}
+
+// A client that listens at one replica hears of the changes at another: of lists and of resources, of parts of resources
+// by the name of the part, and of nothing else. That holds for servers that speak 2026-07-28, and for those with
+// sessions only whose process all clients share.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	for name, isShared := range map[string]bool{
+		"a process for each session": false, "2026-07-28 only": false, "one process, and 2026-07-28": false, "one process, sessions only": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &guard{t: t}
+			replicas := newsReplicas(t, 2, g, name)
+			items := replicas[0].listenAt(g, "", `"resourceSubscriptions":["`+itemURI+`a"]`)
+			replicas[0].awaitStreams(t, 1)
+			if isShared { // the other process ran before, so it may have changed the resource
+				items.wants(itemURI + "a")
+			}
+			tools := replicas[0].listenAt(g, "", `"toolsListChanged":true`)
+			replicas[1].callTool(g, "", "touch", "b")
+			replicas[1].callTool(g, "", "touch", "a/part")
+			items.wants(itemURI + "a/part")
+			replicas[1].callTool(g, "", "grow", "x")
+			tools.wants(toolsChanged)
+			replicas[0].callTool(g, "", "touch", "a/here")
+			items.wants(itemURI + "a/here")
+			// More is wanted by now. What was before has no gap, and what is new may have changed.
+			more := replicas[0].listenAt(g, "", `"resourceSubscriptions":["`+itemURI+`c"]`)
+			more.wants(itemURI + "c")
+			replicas[1].callTool(g, "", "touch", "a/2")
+			items.wants(itemURI + "a/2")
+			replicas[1].callTool(g, "", "touch", "c/1")
+			more.wants(itemURI + "c/1")
+		})
+	}
+}
+
+// Clients that are translated have a part of the server at one replica, and need no news.
+func TestNoNewsForTranslatedClients(t *testing.T) {
+	t.Parallel()
+	g := &guard{t: t}
+	b := matrixBackends["sessions only"]
+	replicas := startReplicas(t, 2, func(c *config.Config) { c.StatelessClients = config.Translate }, eraFilter, b.command[0], matrixServer)
+	enlist(t, 1, replicas, 2, nil)
+	replicas[0].listenAt(g, "", `"toolsListChanged":true`)
+	if wants, _ := replicas[0].backend.Changes().Wanted(); len(wants) > 0 {
+		t.Errorf("other pods are asked for %+v", wants)
+	}
+}
+
+// A client hears only of what it would hear of with one replica: of the processes of its own user, or of the resources that
+// it may read. The pod of the client decides.
+func TestNewsByRights(t *testing.T) {
+	t.Parallel()
+	t.Run("processes of users", func(t *testing.T) {
+		t.Parallel()
+		g := newGuard(t, func(a *adapterapi.Access) {
+			a.Rules[0].Tools = []string{"touch"} // of alice
+			a.Hidden = nil
+		})
+		replicas := newsReplicas(t, 2, g, "a process for each session")
+		root, alice := g.token("root", nil), g.token("alice", nil)
+		filter := `"toolsListChanged":true,"resourceSubscriptions":["` + itemURI + `a"]`
+		hears := replicas[0].listenAt(g, alice, filter)
+		replicas[0].awaitStreams(t, 1)
+		rootHears := replicas[0].listenAt(g, root, filter)
+		gomega.NewWithT(t).Eventually(func() int { return replicas[1].peers.news.Wants() }).WithTimeout(hang.Guard).Should(gomega.Equal(2))
+		replicas[1].callTool(g, root, "grow", "x")
+		rootHears.wants(toolsChanged)
+		replicas[1].callTool(g, root, "touch", "a/root")
+		rootHears.wants(itemURI + "a/root")
+		replicas[1].callTool(g, alice, "touch", "a/alice")
+		hears.wants(itemURI + "a/alice")
+	})
+	t.Run("resources", func(t *testing.T) {
+		t.Parallel()
+		g := newGuard(t, func(a *adapterapi.Access) { a.Rules[1].Resources = []string{itemURI + "b"} }) // of bob
+		replicas := newsReplicas(t, 2, g, "one process, and 2026-07-28")
+		hears := replicas[0].listenAt(g, g.token("bob", nil), `"resourceSubscriptions":["`+itemURI+`a","`+itemURI+`b"]`)
+		replicas[0].awaitStreams(t, 1)
+		root := g.token("root", nil)
+		replicas[1].callTool(g, root, "touch", "a")
+		replicas[1].callTool(g, root, "touch", "b")
+		hears.wants(itemURI + "b")
+	})
+}
+
+// A pod whose adapter was away may have changed everything when it comes back.
+func TestNewsOfAPodThatComesBack(t *testing.T) {
+	t.Parallel()
+	g := &guard{t: t}
+	replicas := newsReplicas(t, 2, g, "2026-07-28 only")
+	hears := replicas[0].listenAt(g, "", `"toolsListChanged":true,"resourceSubscriptions":["`+itemURI+`a"]`)
+	replicas[0].awaitStreams(t, 1)
+	replicas[1].stop()
+	replicas[0].awaitStreams(t, 0)
+	cfg := replicas[1].env.Config
+	cfg.Settings, cfg.Access = nil, nil
+	l, err := listener.Listen(t.Context(), cfg.Owner.Address.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := startReplica(t, cfg, l, eraFilter, "modern", matrixServer)
+	hears.wants(toolsChanged)
+	hears.wants(itemURI + "a")
+	again.callTool(g, "", "touch", "a/again")
+	hears.wants(itemURI + "a/again")
+}
+
+// However many clients listen, there is one stream from each other pod, and none when all have gone.
+func TestNewsStreams(t *testing.T) {
+	t.Parallel()
+	g := &guard{t: t}
+	replicas := newsReplicas(t, 3, g, "2026-07-28 only")
+	transport := &http.Transport{}
+	client := &http.Client{Transport: transport}
+	var bodies []io.Closer
+	for i := range 50 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+replicas[0].host+Path,
+			strings.NewReader(requestText("subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["`+itemURI+strconv.Itoa(i%2)+`"]},`+modernMeta)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, value := range map[string]string{
+			"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen",
+		} {
+			r.Header.Set(name, value)
+		}
+		response, err := client.Do(r)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%v %v", response, err)
+		}
+		bodies = append(bodies, response.Body)
+		defer func() { _ = response.Body.Close() }()
+		if method := nextNotice(t, bufio.NewReader(response.Body)); !strings.HasSuffix(method, "acknowledged") {
+			t.Fatalf("the subscription begins with %s", method)
+		}
+	}
+	replicas[0].awaitStreams(t, 2)
+	gomega.NewWithT(t).Eventually(replicas[0].peers.newsRelay.Streams).WithTimeout(hang.Guard).Should(gomega.Equal(2))
+	if text := replicas[0].metric(t, "slipway_adapter_news_streams"); !strings.Contains(text, "2") {
+		t.Errorf("the metric is %s", text)
+	}
+	for i, r := range replicas[1:] {
+		if n := r.peers.newsRelay.Streams(); n > 0 {
+			t.Errorf("replica %d has %d streams, and nothing listens there", i+1, n)
+		}
+	}
+	for _, body := range slices.Backward(bodies) {
+		_ = body.Close()
+	}
+	transport.CloseIdleConnections()
+	replicas[0].awaitStreams(t, 0)
+	gomega.NewWithT(t).Eventually(func() int { return replicas[1].peers.news.Wants() + replicas[2].peers.news.Wants() }).WithTimeout(hang.Guard).Should(gomega.Equal(0))
+}
+
+// The port for clients knows nothing of news.
+func TestNewsAreForPods(t *testing.T) {
+	t.Parallel()
+	replicas := startReplicas(t, 1, nil)
+	response := (&guard{t: t}).request(http.MethodGet, "http://"+replicas[0].host+news.Path, "", "")
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusNotFound {
+		t.Errorf("got %s", response.Status)
+	}
+}
