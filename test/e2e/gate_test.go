@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
+	"github.com/slipway-mcp/slipway/test/forward"
 )
 
 // wayIn leads from the tests into the cluster's network; see gate/main.go.
@@ -235,41 +236,8 @@ func (g *wayIn) httpClient() *http.Client {
 // leads from there to a host:port in the cluster.
 func (g *wayIn) forward(ctx context.Context, target string) (address string) {
 	GinkgoHelper()
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	address, end, err := forward.Listen(ctx, func(ctx context.Context) (net.Conn, error) { return g.dial(ctx, "tcp", target) }, nil)
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(listener.Close)
-	go func() {
-		for {
-			local, err := listener.Accept()
-			if err != nil {
-				return // It was closed.
-			}
-			go g.join(ctx, local, target)
-		}
-	}()
-	return listener.Addr().String()
-}
-
-func (g *wayIn) join(ctx context.Context, local net.Conn, target string) {
-	defer func() { _ = local.Close() }()
-	remote, err := g.dial(ctx, "tcp", target)
-	if err != nil {
-		return // The client sees that it is not connected.
-	}
-	defer func() { _ = remote.Close() }()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pass(local, remote)
-	}()
-	pass(remote, local)
-	<-done
-}
-
-// pass copies until the end, and passes the end on.
-func pass(to, from net.Conn) {
-	_, err := io.Copy(to, from)
-	if half, ok := to.(interface{ CloseWrite() error }); err != nil || !ok || half.CloseWrite() != nil {
-		_ = errors.Join(to.Close(), from.Close()) // Neither way makes sense any more.
-	}
+	DeferCleanup(end)
+	return address
 }

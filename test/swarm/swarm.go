@@ -3,13 +3,32 @@ package swarm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 )
+
+// Make is what a client is made of.
+type Make string
+
+// The makes.
+const (
+	Raw          Make = "raw" // speaks HTTP by itself
+	GoSDK        Make = "go-sdk"
+	TypeScriptV1 Make = "typescript-v1"
+	TypeScriptV2 Make = "typescript-v2"
+)
+
+// Clients is how many clients there are of each make.
+type Clients struct {
+	Raw, GoSDK, TypeScriptV1, TypeScriptV2 int
+}
+
+// Number is how many clients there are.
+func (c Clients) Number() int { return c.Raw + c.GoSDK + c.TypeScriptV1 + c.TypeScriptV2 }
 
 // Mix says how often clients do what, by weights.
 type Mix struct {
@@ -22,7 +41,9 @@ type Mix struct {
 // Options configure a swarm.
 type Options struct {
 	URL     string
-	Clients int
+	Clients Clients
+	// Node is for clients in TypeScript.
+	Node Node
 	// Pause is the time between two operations of a client.
 	Pause time.Duration
 	// Mix is what clients do; only calls if it is empty.
@@ -42,7 +63,7 @@ type Swarm struct {
 	options  Options
 	clients  []*client
 	stopping chan struct{}
-	stop     func()
+	stop     func() error
 	running  sync.WaitGroup
 
 	mu     sync.Mutex
@@ -50,25 +71,61 @@ type Swarm struct {
 }
 
 // Start begins. The clients go on until Stop.
-func Start(ctx context.Context, options Options) *Swarm {
+func Start(ctx context.Context, options Options) (*Swarm, error) {
 	if options.Mix == (Mix{}) {
 		options.Mix.Calls = 1
 	}
-	s := &Swarm{options: options, stopping: make(chan struct{})}
-	s.stop = sync.OnceFunc(func() { close(s.stopping) })
-	for n := range options.Clients {
-		transport := &http.Transport{DialContext: options.Dial, DisableKeepAlives: n%2 == 1}
-		c := &client{swarm: s, number: n, http: &http.Client{Transport: transport}, random: rand.New(rand.NewPCG(options.Seed, uint64(n)))}
-		s.clients = append(s.clients, c)
-		s.running.Go(func() { c.run(ctx) })
+	if options.Dial == nil {
+		options.Dial = new(net.Dialer).DialContext
 	}
-	return s
+	s := &Swarm{options: options, stopping: make(chan struct{}), report: Report{By: map[Make]int{}, Quirks: map[string]int{}}}
+	programs, err := s.startNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.stop = sync.OnceValue(func() error {
+		close(s.stopping)
+		s.running.Wait()
+		return programs.end()
+	})
+	for _, kind := range []struct {
+		make   Make
+		number int
+	}{{Raw, options.Clients.Raw}, {GoSDK, options.Clients.GoSDK}, {TypeScriptV1, options.Clients.TypeScriptV1}, {TypeScriptV2, options.Clients.TypeScriptV2}} {
+		for range kind.number {
+			s.add(ctx, kind.make, programs)
+		}
+	}
+	return s, nil
+}
+
+// add begins with one more client.
+func (s *Swarm) add(ctx context.Context, kind Make, programs *nodes) {
+	n := len(s.clients)
+	c := &client{swarm: s, number: n, make: kind, keeps: n%2 == 0, random: rand.New(rand.NewPCG(s.options.Seed, uint64(n)))}
+	transport := &http.Transport{DialContext: s.options.Dial, DisableKeepAlives: !c.keeps}
+	c.done = transport.CloseIdleConnections
+	switch kind {
+	case Raw:
+		c.begin = func(ctx context.Context) (session, error) {
+			return c.initialize(ctx, &http.Client{Transport: transport})
+		}
+	case GoSDK:
+		c.begin = func(ctx context.Context) (session, error) { return c.connect(ctx, transport) }
+	case TypeScriptV1, TypeScriptV2:
+		c.begin = func(ctx context.Context) (session, error) { return programs.open(ctx, c) }
+	}
+	s.clients = append(s.clients, c)
+	s.running.Go(func() { c.run(ctx) })
 }
 
 // Stop lets the clients finish what they do, has them end their sessions, and returns what they have seen.
 func (s *Swarm) Stop() *Report {
-	s.stop()
-	s.running.Wait()
+	if err := s.stop(); err != nil {
+		report := s.Report()
+		report.Incidents = append(report.Incidents, Incident{At: time.Now(), Kind: Wrong, Client: -1, Text: err.Error()})
+		return report
+	}
 	return s.Report()
 }
 
@@ -76,9 +133,7 @@ func (s *Swarm) Stop() *Report {
 func (s *Swarm) Report() *Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	report := s.report
-	report.Incidents = slices.Clone(report.Incidents)
-	return &report
+	return s.report.clone()
 }
 
 // Owners returns the number of sessions by the host of their process.
@@ -93,9 +148,16 @@ func (s *Swarm) Owners() map[string]int {
 }
 
 // Idle returns the clients that have not had an answer of a tool since then.
-func (s *Swarm) Idle(since time.Time) (numbers []int) {
+func (s *Swarm) Idle(since time.Time) []int { return s.idle(since, func(*client) bool { return true }) }
+
+// IdleRaw is Idle for the clients that have no SDK. SDKs wait between attempts for as long as they like: see OwnPauses.
+func (s *Swarm) IdleRaw(since time.Time) []int {
+	return s.idle(since, func(c *client) bool { return c.make == Raw })
+}
+
+func (s *Swarm) idle(since time.Time, of func(*client) bool) (numbers []int) {
 	for _, c := range s.clients {
-		if at := c.lastAnswer(); !at.After(since) {
+		if at := c.lastAnswer(); of(c) && !at.After(since) {
 			numbers = append(numbers, c.number)
 		}
 	}
@@ -108,18 +170,17 @@ func (s *Swarm) count(what func(*Report)) {
 	what(&s.report)
 }
 
-func (s *Swarm) tell(incident Incident) {
-	s.count(func(r *Report) { r.Incidents = append(r.Incidents, incident) })
-}
-
 // client is one client. It has a session at a time.
 type client struct {
 	swarm  *Swarm
 	number int
-	http   *http.Client
+	make   Make
+	keeps  bool // its connections
 	random *rand.Rand
+	begin  func(context.Context) (session, error)
+	done   func()
 
-	session *session // of the client's own goroutine
+	session *checked // of the client's own goroutine
 
 	mu       sync.Mutex
 	host     string
@@ -151,12 +212,8 @@ func (c *client) noteAnswer() {
 }
 
 func (c *client) run(ctx context.Context) {
-	defer c.http.CloseIdleConnections()
-	defer func() {
-		if c.session != nil {
-			c.session.end(context.WithoutCancel(ctx))
-		}
-	}()
+	defer c.done()
+	defer func() { c.leave(ctx, true) }()
 	timer := time.NewTimer(time.Duration(c.random.Int64N(int64(c.swarm.options.Pause) + 1)))
 	defer timer.Stop()
 	for {
@@ -172,6 +229,17 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
+// leave forgets the session. If it is not over, the client ends it.
+func (c *client) leave(ctx context.Context, lives bool) {
+	if c.session == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.swarm.options.Patience)
+	defer cancel()
+	c.session.session.end(ctx, lives)
+	c.session = nil
+}
+
 // act does one thing, and tells what went wrong.
 func (c *client) act(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.swarm.options.Patience)
@@ -179,20 +247,31 @@ func (c *client) act(ctx context.Context) {
 	began, owner := time.Now(), c.owner()
 	err := c.choose()(ctx)
 	if err == nil {
+		c.swarm.count(func(r *Report) { r.By[c.make]++ })
 		return
 	}
-	failed, ok := errors.AsType[*failure](err)
-	if !ok {
-		failed = &failure{Broken, err.Error()}
-	}
-	if c.swarm.options.Unasked != nil && errors.Is(err, c.swarm.options.Unasked) {
-		failed = &failure{Unasked, err.Error()}
-	}
-	c.swarm.tell(Incident{At: time.Now(), Took: time.Since(began), Kind: failed.kind, Client: c.number, Owner: owner, Text: failed.text})
-	if failed.kind == Over || failed.kind == Wrong {
-		c.session = nil
+	failed := c.swarm.failureOf(err)
+	c.swarm.count(func(r *Report) {
+		r.Incidents = append(r.Incidents, Incident{At: time.Now(), Took: time.Since(began), Kind: failed.kind, Client: c.number, Make: c.make, Owner: owner, Text: failed.text})
+		if failed.quirk != "" {
+			r.Quirks[string(c.make)+" "+failed.quirk]++
+		}
+	})
+	if failed.kind == Over || failed.kind == Wrong || failed.gone {
+		c.leave(ctx, false)
 		c.noteOwner("")
 	}
+}
+
+// failureOf says what an error means.
+func (s *Swarm) failureOf(err error) *failure {
+	if s.options.Unasked != nil && errors.Is(err, s.options.Unasked) {
+		return &failure{kind: Unasked, text: err.Error()}
+	}
+	if failed, ok := errors.AsType[*failure](err); ok {
+		return failed
+	}
+	return &failure{kind: Broken, text: err.Error()}
 }
 
 // choose returns what the client does next.
@@ -215,19 +294,25 @@ func (c *client) choose() func(context.Context) error {
 
 // open begins a session, and finds out which process it has.
 func (c *client) open(ctx context.Context) error {
-	s, err := c.initialize(ctx)
+	s, err := c.begin(ctx)
 	if err != nil {
 		return err
 	}
-	c.session = s
+	c.session = &checked{client: c, session: s}
 	c.swarm.count(func(r *Report) { r.Sessions++ })
-	return s.tick(ctx)
+	return c.session.tick(ctx)
 }
 
 // failure is an operation that did not go well.
 type failure struct {
-	kind Kind
-	text string
+	kind  Kind
+	text  string
+	gone  bool   // the session is of no more use, whatever the kind
+	quirk string // what the SDK did by itself; empty for nothing
 }
 
 func (f *failure) Error() string { return string(f.kind) + ": " + f.text }
+
+func wrong(format string, values ...any) *failure {
+	return &failure{kind: Wrong, text: fmt.Sprintf(format, values...)}
+}

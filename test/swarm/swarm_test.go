@@ -2,13 +2,13 @@ package swarm
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
-	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,134 +25,99 @@ func TestMain(m *testing.M) {
 
 var everything = Mix{Calls: 4, Streams: 1, Cancelled: 1, Questions: 1}
 
+// goMakes are those that need nothing but Go.
+var goMakes = map[Make]Clients{Raw: {Raw: 4}, GoSDK: {GoSDK: 4}}
+
 // until runs a swarm until it has seen enough.
-func until(t *testing.T, url string, mix Mix, enough func(*Report) bool) *Report {
+func until(t *testing.T, options Options, enough func(*Report) bool) *Report {
 	t.Helper()
-	s := Start(t.Context(), Options{URL: url, Clients: 4, Pause: time.Millisecond, Mix: mix, Patience: hang.Guard, Seed: 1})
+	options.Pause, options.Patience, options.Seed = time.Millisecond, hang.Guard, 1
+	s, err := Start(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Stop()
 	for deadline := time.Now().Add(hang.Guard); !enough(s.Report()); {
 		if time.Now().After(deadline) {
-			t.Fatalf("the swarm has not seen enough: %s", s.Report())
+			t.Fatalf("the swarm has not seen enough: %s: %v", s.Report(), s.Report().Incidents)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return s.Stop()
 }
 
-func TestNothingIsWrong(t *testing.T) {
-	report := until(t, adapter.Start(t, sidecar, "--", echo), everything, func(r *Report) bool {
+// replicas are adapters of one server, of which each connection reaches the next.
+func replicas(t *testing.T, number int) (address string, dial func(context.Context, string, string) (net.Conn, error)) {
+	t.Helper()
+	var addresses []string
+	for _, one := range adapter.Replicas(t, sidecar, number, "--", echo) {
+		at, err := url.Parse(one.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, addresses = one.URL, append(addresses, at.Host)
+	}
+	var next atomic.Uint64
+	return address, func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addresses[next.Add(1)%uint64(number)])
+	}
+}
+
+// Every make finds nothing wrong at three replicas.
+func expectNothingWrong(t *testing.T, options Options) {
+	t.Helper()
+	options.URL, options.Dial = replicas(t, 3)
+	options.Mix = everything
+	report := until(t, options, func(r *Report) bool {
 		return r.Calls > 100 && r.Streams > 10 && r.Resumed > 5 && r.Cancelled > 10 && r.Questions > 10
 	})
 	if len(report.Incidents) > 0 {
 		t.Errorf("%s: %v", report, report.Incidents)
 	}
-	if report.Sessions != 4 {
-		t.Errorf("%d sessions of 4 clients", report.Sessions)
+	if report.Sessions != options.Clients.Number() {
+		t.Errorf("%d sessions of %d clients", report.Sessions, options.Clients.Number())
+	}
+	t.Log(report)
+}
+
+func TestNothingIsWrong(t *testing.T) {
+	for name, clients := range goMakes {
+		t.Run(string(name), func(t *testing.T) { expectNothingWrong(t, Options{Clients: clients}) })
 	}
 }
 
-// What a swarm must notice is done by a proxy to the answers and requests of a real adapter.
 func TestMischiefIsNoticed(t *testing.T) {
-	address := adapter.Start(t, sidecar, "--", echo)
-	target, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
+	for name, clients := range goMakes {
+		t.Run(string(name), func(t *testing.T) { expectNoticed(t, Options{Clients: clients}) })
 	}
-	tests := map[string]struct {
-		mix  Mix
-		meet func(r *http.Request, body []byte) // sees each request
-		turn func(r *http.Response, body []byte) error
-		kind Kind
-		want string
-	}{
-		"a call is executed twice": {
-			meet: func(r *http.Request, body []byte) {
-				if !bytes.Contains(body, []byte(`"name":"tick"`)) {
-					return
-				}
-				if again, err := http.NewRequestWithContext(r.Context(), http.MethodPost, address, bytes.NewReader(bytes.Replace(body, []byte(`"id":`), []byte(`"id":7`), 1))); err == nil {
-					again.Header = r.Header.Clone()
-					if response, err := http.DefaultClient.Do(again); err == nil {
-						_ = response.Body.Close()
-					}
-				}
-			},
-			kind: Wrong, want: ",again",
-		},
-		"an answer of another call": {
-			turn: func(r *http.Response, body []byte) error {
-				r.Body = io.NopCloser(bytes.NewReader(bytes.Replace(body, []byte("/2"), []byte("/9"), 1)))
-				return nil
-			},
-			kind: Wrong, want: "tick answered",
-		},
-		"an answer of another process": {
-			turn: func(r *http.Response, body []byte) error {
-				words := strings.Split(string(body), " ")
-				if len(words) == 4 && strings.Contains(words[3], "/3") {
-					words[1] = "another"
-				}
-				r.Body = io.NopCloser(strings.NewReader(strings.Join(words, " ")))
-				return nil
-			},
-			kind: Wrong, want: "process",
-		},
-		"an event is lost": {
-			mix: Mix{Streams: 1},
-			turn: func(r *http.Response, body []byte) error {
-				r.Body = io.NopCloser(bytes.NewReader(bytes.Replace(body, []byte(`"notifications/progress"`), []byte(`"notifications/nothing"`), 1)))
-				return nil
-			},
-			kind: Wrong, want: "came in the place of",
-		},
-		"a session has ended": {
-			turn: func(r *http.Response, body []byte) error {
-				if strings.Contains(string(body), "/2") {
-					r.StatusCode, r.Status = http.StatusNotFound, "404 Not Found"
-				}
-				r.Body = io.NopCloser(bytes.NewReader(body))
-				return nil
-			},
-			kind: Over, want: "404",
-		},
+}
+
+func TestLostAnswers(t *testing.T) {
+	for name, clients := range goMakes {
+		t.Run(string(name), func(t *testing.T) { expectUnknownFates(t, Options{Clients: clients}) })
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			proxy := &httputil.ReverseProxy{
-				Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.URL.Path = target.Path },
-				ModifyResponse: func(r *http.Response) error {
-					if test.turn == nil || r.Request.Method == http.MethodDelete {
-						return nil
-					}
-					body, err := io.ReadAll(r.Body)
-					if err != nil {
-						return err
-					}
-					r.Header.Del("Content-Length")
-					r.ContentLength = -1
-					return test.turn(r, body)
-				},
+}
+
+// A client whose call has an unknown fate goes on in its session, whether the call was executed or not.
+func expectUnknownFates(t *testing.T, options Options) {
+	t.Helper()
+	var asked, answered atomic.Int64
+	options.URL = meddler{
+		meet: func(_ *http.Request, body []byte) {
+			if bytes.Contains(body, []byte(`"name":"tick"`)) && asked.Add(1)%8 == 0 {
+				panic(http.ErrAbortHandler) // before the server is asked
 			}
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, err := io.ReadAll(r.Body)
-				if err != nil {
-					return // the swarm has ended
-				}
-				if test.meet != nil {
-					test.meet(r, body)
-				}
-				r.Body = io.NopCloser(bytes.NewReader(body))
-				proxy.ServeHTTP(w, r)
-			}))
-			defer server.Close()
-			mix := test.mix
-			if mix == (Mix{}) {
-				mix = Mix{Calls: 1}
+		},
+		turn: func(r *http.Response, body []byte) ([]byte, error) {
+			if tick.Match(body) && answered.Add(1)%5 == 0 {
+				return nil, io.ErrUnexpectedEOF // after it has answered
 			}
-			report := until(t, server.URL+"/mcp", mix, func(r *Report) bool { return len(r.Of(test.kind)) > 0 })
-			if text := report.Of(test.kind)[0].Text; !strings.Contains(text, test.want) {
-				t.Errorf("%s, want %q", text, test.want)
-			}
-		})
+			return body, nil
+		},
+		fail: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}.start(t)
+	report := until(t, options, func(r *Report) bool { return r.Calls > 100 && len(r.Of(Broken)) > 10 })
+	if other := report.Of(Wrong, Over, Refused, Abandoned, Unasked); len(other) > 0 {
+		t.Errorf("%s: %v", report, other)
 	}
 }
