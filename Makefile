@@ -125,8 +125,8 @@ test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end t
 	  go test -count=1 -v -tags e2e -timeout 60m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: conformance
-conformance: ## Run the official suite, a server from npm, clients of every revision and their logins against the adapter (needs npm).
-	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/... ./test/flows/...
+conformance: ## Run the official suite, a server from npm, clients of every revision, their logins and swarms of them against the adapter (needs npm).
+	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/... ./test/flows/... ./test/swarm/...
 
 # A count, not a duration: with a duration, Go before 1.27 reports its own deadline as a failure on a busy machine (golang/go#75804).
 FUZZ_RUNS ?= 15000x

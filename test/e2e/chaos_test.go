@@ -127,7 +127,7 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 		seed := uint64(GinkgoRandomSeed())
 		c := &chaos{server: server, random: rand.New(rand.NewPCG(seed, seed)), doomed: map[string]time.Time{}}
 		began := time.Now()
-		s := swarmOf(ctx, server, 100, 500*time.Millisecond, busyMix)
+		s := swarmOf(ctx, server, allMakes, 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
 		for time.Since(began) < chaosFor() {
 			c.happen(ctx, c.choose())
@@ -135,8 +135,10 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 			letPass(ctx, chaosInterval)
 		}
 		last := c.faults[len(c.faults)-1].ended
-		Eventually(func() []int { return s.Idle(last) }).WithContext(ctx).WithTimeout(time.Until(last.Add(5*time.Second))+time.Second).
+		Eventually(func() []int { return s.IdleRaw(last) }).WithContext(ctx).WithTimeout(time.Until(last.Add(5*time.Second))+time.Second).
 			Should(BeEmpty(), func() string { return describe(s.Report()) })
+		Eventually(func() []int { return s.Idle(last) }).WithContext(ctx).WithTimeout(time.Until(last.Add(5*time.Second+swarm.OwnPauses))).
+			Should(BeEmpty(), func() string { return "SDKs do not go on; " + describe(s.Report()) })
 		report := s.Stop()
 		c.judge(report)
 		for _, one := range c.faults {
@@ -204,7 +206,7 @@ func (c *chaos) story(report *swarm.Report, client int) string {
 // harsh faults.
 func (c *chaos) explains(incident swarm.Incident) bool {
 	switch incident.Kind {
-	case swarm.Unasked:
+	case swarm.Unasked, swarm.Abandoned: // an SDK's own doing; the report has how often
 		return true
 	case swarm.Over:
 		since, doomed := c.doomed[incident.Owner]

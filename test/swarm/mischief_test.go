@@ -19,6 +19,12 @@ type meddler struct {
 	meet func(r *http.Request, body []byte) // sees each request
 	turn func(r *http.Response, body []byte) ([]byte, error)
 	fail func(http.ResponseWriter, *http.Request, error)
+	// listen answers those who listen beside their calls, in the place of the adapter.
+	listen func(http.ResponseWriter)
+}
+
+func isListening(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.Header.Get(headerLast) == ""
 }
 
 // start returns the proxy's URL.
@@ -38,8 +44,7 @@ func (m meddler) before(t *testing.T, address string) string {
 		ErrorHandler: m.fail,
 		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.URL.Path = target.Path },
 		ModifyResponse: func(r *http.Response) error {
-			isListening := r.Request.Method == http.MethodGet && r.Request.Header.Get(headerLast) == "" // it has no end
-			if m.turn == nil || r.Request.Method == http.MethodDelete || isListening {
+			if m.turn == nil || r.Request.Method == http.MethodDelete || isListening(r.Request) { // which has no end
 				return nil
 			}
 			body, err := io.ReadAll(r.Body)
@@ -58,6 +63,10 @@ func (m meddler) before(t *testing.T, address string) string {
 		if err != nil {
 			return // the swarm has ended
 		}
+		if m.listen != nil && isListening(r) {
+			m.listen(w)
+			return
+		}
 		if m.meet != nil {
 			m.meet(r, body)
 		}
@@ -72,6 +81,8 @@ func (m meddler) before(t *testing.T, address string) string {
 var (
 	tick   = regexp.MustCompile(`"text":"(\S+) (\S+) (\d+) (\d+/\d+)"`)
 	ticked = regexp.MustCompile(`"text":"(\S+) (\S+) (\d+) (\d+/3)"`) // by a third call
+	// accepted is a client's answer to a question.
+	accepted = regexp.MustCompile(`"action":"accept"`)
 )
 
 // expectNoticed has clients use servers that do what they must not.

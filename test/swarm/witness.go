@@ -21,8 +21,9 @@ type witness struct {
 	mu       sync.Mutex
 	troubles []trouble
 	told     bool
-	cut      int // after how many events the next stream of a call is cut; 0 is never
-	resumed  int // streams
+	left     bool // the SDK has ended the session
+	cut      int  // after how many events the next stream of a call is cut; 0 is never
+	resumed  int  // streams
 	lost     func()
 }
 
@@ -53,6 +54,15 @@ func (w *witness) take() (troubles []trouble, told bool) {
 	return troubles, w.told
 }
 
+// isOver notes a 404, and says whether the server has ended the session. When the SDK for Go gives a session up, it tells the
+// server, and a call that it makes at the same time gets a 404, too.
+func (w *witness) isOver() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = w.told || !w.left
+	return w.told
+}
+
 func (w *witness) resumptions() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,6 +71,12 @@ func (w *witness) resumptions() int {
 
 // RoundTrip makes one exchange.
 func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodDelete {
+		w.mu.Lock()
+		w.left = true
+		w.mu.Unlock()
+		return w.transport.RoundTrip(request)
+	}
 	kind := trouble{Method: request.Method}
 	if request.GetBody != nil {
 		if body, err := request.GetBody(); err == nil {
@@ -78,13 +94,10 @@ func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
 			w.note(kind, 0)
 		}
 		return nil, err
-	case response.StatusCode >= http.StatusBadRequest && request.Method != http.MethodDelete:
-		if response.StatusCode == http.StatusNotFound && request.Header.Get(headerSession) != "" {
-			w.mu.Lock()
-			w.told = true
-			w.mu.Unlock()
+	case response.StatusCode >= http.StatusBadRequest:
+		if response.StatusCode != http.StatusNotFound || request.Header.Get(headerSession) == "" || w.isOver() {
+			w.note(kind, response.StatusCode)
 		}
-		w.note(kind, response.StatusCode)
 		return response, nil
 	}
 	media, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
