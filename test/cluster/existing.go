@@ -57,6 +57,10 @@ func (e *existing) Cut(_ context.Context, container, address string, _ bool) err
 	return fmt.Errorf("cut container %s from %s: the nodes of an existing cluster are not ours: their operators have to drop the packets there", container, address)
 }
 
+func (e *existing) Pin(_ context.Context, node, _ string) error {
+	return fmt.Errorf("give the next pod of node %s an address: the nodes of an existing cluster are not ours: their operators choose the addresses of pods", node)
+}
+
 func (e *existing) Freeze(context.Context, bool) error {
 	return errors.New("freeze the API server: that of an existing cluster is not ours: whoever runs it has to stop it")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/engine"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/hostlocal"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
@@ -308,13 +309,29 @@ func (k *kind) Kill(ctx context.Context, container string) error {
 	return k.onNodeOf(ctx, container, append([]string{"ctr", "--namespace", containerd.Namespace}, args...))
 }
 
-// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+// Cut drops all packets between the pod of a container and an address, or everything, or lets them pass again.
 func (k *kind) Cut(ctx context.Context, container, address string, isCut bool) error {
 	command, err := containerd.Cut(container, address, isCut)
 	if err != nil {
 		return err
 	}
 	return k.onNodeOf(ctx, container, append([]string{"env", "CTR=ctr"}, command...))
+}
+
+// kindAddresses is where the network of kind keeps the addresses of a node's pods.
+const kindAddresses = "/run/cni-ipam-state/kindnet"
+
+// Pin has the next pod of a node get an address, if the address is free.
+func (k *kind) Pin(ctx context.Context, node, address string) error {
+	if err := k.needEngine(); err != nil {
+		return err
+	}
+	before, err := hostlocal.Before(address)
+	if err != nil {
+		return err
+	}
+	const write = `cd "$1" && printf %s "$2" >` + hostlocal.LastFile
+	return k.node(ctx, node, "sh", "-c", write, "pin", kindAddresses, before)
 }
 
 // onNodeOf runs a program on the node that has a container. It fails on all others.

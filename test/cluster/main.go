@@ -33,9 +33,11 @@ const usage = `Usage: go run ./test/cluster COMMAND
   trust HOST:PORT    let its nodes pull from a registry that speaks plain HTTP
   kill CONTAINER-ID  kill the first process of a container, as a crash would
   cut CONTAINER-ID ADDRESS
-                     drop all packets between the container's pod and an address
+                     drop all packets between the container's pod and an address,
+                     or, with the word everything, all that come to the pod or leave it
   heal CONTAINER-ID ADDRESS
                      let them pass again
+  pin NODE ADDRESS   have the next pod of a node get an address, if the address is free
   freeze             stop the API server where it is, so that it answers nobody
   thaw               let it go on
   stop-node NODE     kill a node, as a loss of power would (kind)
@@ -54,8 +56,10 @@ type provider interface {
 	Load(ctx context.Context, archives ...string) error
 	Trust(ctx context.Context, registry string) error
 	Kill(ctx context.Context, container string) error
-	// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+	// Cut drops all packets between the pod of a container and an address, or everything, or lets them pass again.
 	Cut(ctx context.Context, container, address string, isCut bool) error
+	// Pin has the next pod of a node get an address, if the address is free.
+	Pin(ctx context.Context, node, address string) error
 	// Freeze stops the process of the API server where it is, or lets it go on.
 	Freeze(ctx context.Context, frozen bool) error
 	// SetNode kills a node, as a loss of power would, or starts it again.
@@ -130,7 +134,7 @@ var arguments = map[string]struct {
 	words  string
 }{
 	"trust": {1, "one HOST:PORT"}, "kill": {1, "one container's id"}, "cut": {2, "one container's id and one address"}, "heal": {2, "one container's id and one address"},
-	"stop-node": {1, "the name of one node"}, "start-node": {1, "the name of one node"},
+	"pin": {2, "the name of one node and one address"}, "stop-node": {1, "the name of one node"}, "start-node": {1, "the name of one node"},
 }
 
 func newProvider(name, dir string) (provider, error) {
@@ -197,6 +201,8 @@ func disturb(ctx context.Context, cluster provider, args []string) error {
 		return cluster.Kill(ctx, args[1])
 	case "cut", "heal":
 		return cluster.Cut(ctx, args[1], args[2], args[0] == "cut")
+	case "pin":
+		return cluster.Pin(ctx, args[1], args[2])
 	case "freeze", "thaw":
 		return cluster.Freeze(ctx, args[0] == "freeze")
 	case "stop-node", "start-node":

@@ -142,6 +142,10 @@ func TestKindCommandLines(t *testing.T) {
 				"docker exec slipway-worker" + kill + containerID,
 			},
 		},
+		"pin": {
+			run:  func(k *kind) error { return k.Pin(t.Context(), "slipway-worker", "10.244.1.7") },
+			want: []string{`docker exec slipway-worker sh -c cd "$1" && printf %s "$2" >last_reserved_ip.0 pin /run/cni-ipam-state/kindnet 10.244.1.6`},
+		},
 		"freeze": {
 			run:  func(k *kind) error { return k.Freeze(t.Context(), true) },
 			want: []string{"docker exec slipway-control-plane pkill --exact --signal STOP kube-apiserver"},
@@ -402,6 +406,7 @@ func TestUsage(t *testing.T) {
 		"trust of two":           {[]string{"trust", "a:1", "b:1"}, "trust needs one HOST:PORT"},
 		"kill without container": {[]string{"kill"}, "kill needs one container's id"},
 		"kill of two":            {[]string{"kill", "a", "b"}, "kill needs one container's id"},
+		"pin without address":    {[]string{"pin", "node"}, "pin needs the name of one node and one address"},
 		"stop no node":           {[]string{"stop-node"}, "stop-node needs the name of one node"},
 		"two commands":           {[]string{"up", "down"}, "up takes no arguments"},
 	} {

@@ -44,28 +44,34 @@ func PlainHTTP(registry string) (string, error) {
 `, registry), nil
 }
 
-// cut changes the rules of a pod's network by those of a node. The arguments are the container, the address, and what
-// becomes of the rules; the variable is how to call ctr.
+// Everything is the address of all that is outside of a pod.
+const Everything = "everything"
+
+// cut changes the rules of a pod's network by those of a node. The arguments are the container, which packets that come and
+// which that go are meant, and what becomes of the rules; the variable is how to call ctr.
 const cut = `pid=$($CTR --namespace ` + Namespace + ` task ls | awk -v id="$1" '$1 == id { print $2 }')
 [ -n "$pid" ] || { echo "container $1 does not run here" >&2; exit 1; }
-nsenter --target "$pid" --net iptables -w "$3" INPUT -s "$2" -j DROP
-nsenter --target "$pid" --net iptables -w "$3" OUTPUT -d "$2" -j DROP`
+nsenter --target "$pid" --net iptables -w "$4" INPUT $2 -j DROP
+nsenter --target "$pid" --net iptables -w "$4" OUTPUT $3 -j DROP`
 
 // Cut is a command for a node that has a container. It drops every packet between the container's pod and an address, or
-// lets them pass again. The variable CTR must be how to call ctr there.
+// Everything, or lets them pass again. The variable CTR must be how to call ctr there.
 func Cut(container, address string, isCut bool) ([]string, error) {
 	name := strings.TrimPrefix(container, "containerd://")
 	if !id.MatchString(name) {
 		return nil, errID(container)
 	}
-	if _, err := netip.ParseAddr(address); err != nil {
-		return nil, fmt.Errorf("address %q: want that of a pod: %w", address, err)
+	incoming, outgoing := "--source "+address, "--destination "+address
+	if address == Everything { // the pod's containers still reach each other
+		incoming, outgoing = "! --in-interface lo", "! --out-interface lo"
+	} else if _, err := netip.ParseAddr(address); err != nil {
+		return nil, fmt.Errorf("address %q: want that of a pod, or %q: %w", address, Everything, err)
 	}
 	change := "--delete"
 	if isCut {
 		change = "--insert"
 	}
-	return []string{"sh", "-ec", cut, "cut", name, address, change}, nil
+	return []string{"sh", "-ec", cut, "cut", name, incoming, outgoing, change}, nil
 }
 
 func errID(container string) error {

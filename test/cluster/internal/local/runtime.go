@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/hostlocal"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 )
 
@@ -48,7 +49,7 @@ func (c *Cluster) Kill(ctx context.Context, container string) error {
 	return err
 }
 
-// Cut drops all packets between the pod of a container and an address, or lets them pass again.
+// Cut drops all packets between the pod of a container and an address, or everything, or lets them pass again.
 func (c *Cluster) Cut(ctx context.Context, container, address string, isCut bool) error {
 	args, err := containerd.Cut(container, address, isCut)
 	if err != nil {
@@ -63,6 +64,22 @@ func (c *Cluster) Cut(ctx context.Context, container, address string, isCut bool
 		return fmt.Errorf("change what passes between container %s and %s: %w: %s", container, address, err, bytes.TrimSpace(out))
 	}
 	return nil
+}
+
+// Pin has the next pod get an address, if the address is free.
+func (c *Cluster) Pin(_ context.Context, node, address string) error {
+	if node != NodeName {
+		return fmt.Errorf("node %q: the cluster has %s", node, NodeName)
+	}
+	before, err := hostlocal.Before(address)
+	if err != nil {
+		return err
+	}
+	if err := c.needRuntime(); err != nil {
+		return err
+	}
+	// The directory is named after the network, as templates/slipway.conflist has it.
+	return writeFile(c.path("cni", "ipam", "slipway", hostlocal.LastFile), []byte(before))
 }
 
 // needRuntime returns an error unless containerd runs.
