@@ -21,7 +21,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// replacements is how often pods are replaced: SLIPWAY_REPLACEMENTS times, or once.
+// replacements is how often specs replace, scale, kill or cut off pods: each of it SLIPWAY_REPLACEMENTS times, or once.
 func replacements() int {
 	text := os.Getenv("SLIPWAY_REPLACEMENTS")
 	if text == "" {
@@ -210,8 +210,14 @@ func post(ctx context.Context, client *http.Client, url, message string, headers
 	if err != nil {
 		return 0, nil, "", err
 	}
+	body, err = readAll(response)
+	return response.StatusCode, response.Header, body, err
+}
+
+// readAll reads what comes of an answer.
+func readAll(response *http.Response) (string, error) {
 	text, err := io.ReadAll(response.Body)
-	return response.StatusCode, response.Header, string(text), errors.Join(err, response.Body.Close())
+	return string(text), errors.Join(err, response.Body.Close())
 }
 
 func verdict(what string, status int, body string, err error) error {
