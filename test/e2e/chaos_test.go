@@ -102,7 +102,7 @@ var faults = []*fault{
 	{name: "cut two replicas from each other for 10 s", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod {
 		list := pods(ctx, c.server)
 		c.random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-		cluster.cut(ctx, &list[0], &list[1], 10*time.Second)
+		cluster.cutOff(ctx, &list[0], list[1].Status.PodIP, func() { letPass(ctx, 10*time.Second) })
 		return nil
 	}},
 	{name: "stop the manager for 30 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
@@ -249,20 +249,6 @@ func (c *chaos) kill(ctx context.Context, container string) []corev1.Pod {
 	}).WithContext(ctx).Should(BeTrue())
 	cluster.kill(ctx, &victim, container)
 	return []corev1.Pod{victim}
-}
-
-// cut drops all packets between two pods for a while.
-func (c *connection) cut(ctx context.Context, one, other *corev1.Pod, length time.Duration) {
-	GinkgoHelper()
-	var container string
-	for _, status := range containerStatuses(one) {
-		if status.Name == serverContainer {
-			container = status.ContainerID
-		}
-	}
-	run(ctx, c.tool, "cut", container, other.Status.PodIP)
-	letPass(ctx, length)
-	run(ctx, c.tool, "heal", container, other.Status.PodIP)
 }
 
 // letPass lets time pass: how long a fault lasts is what it is about.
