@@ -1,6 +1,7 @@
 // Command hostile is an MCP server on standard input and output that misbehaves in the
 // way that its first argument names. Operators must stay correct, quick and small
-// whatever it does. As usurper it runs another server, and takes the adapter's place.
+// whatever it does. As usurper it runs another server, and takes the adapter's place. As impostor
+// it pretends to be a pod that has gone.
 package main
 
 import (
@@ -46,8 +47,11 @@ func main() {
 	if len(os.Args) > 2 && os.Args[1] == "usurp" {
 		usurp(os.Args[2:])
 	}
+	if len(os.Args) == 4 && os.Args[1] == "pretend" {
+		pretendToBe(os.Args[2], os.Args[3])
+	}
 	if len(os.Args) < 2 || ways[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: hostile WAY [SIZE]\n       hostile usurp COMMAND [ARGUMENTS]")
+		fmt.Fprintln(os.Stderr, "usage: hostile WAY [SIZE]\n       hostile usurp COMMAND [ARGUMENTS]\n       hostile pretend ADDRESS POD-UID")
 		os.Exit(2)
 	}
 	s := &server{out: bufio.NewWriter(os.Stdout)}
