@@ -33,17 +33,7 @@ var _ = Describe("On two nodes", Label("nodes"), func() {
 	// home has the gate and, on kind, the control plane. Only the other node is ever lost.
 	var home, away string
 
-	BeforeEach(func(ctx SpecContext) {
-		home, away = gate.node, ""
-		for _, node := range schedulableNodes(ctx) {
-			if node.Name != home {
-				away = node.Name
-			}
-		}
-		if away == "" {
-			Skip("this needs two nodes: NODES=2 CLUSTER=kind make cluster-up")
-		}
-	})
+	BeforeEach(func(ctx SpecContext) { home, away = twoNodes(ctx) })
 
 	DescribeTable("a server has a pod on each, and clients of both nodes reach both", func(ctx SpecContext, place func(*mcpv1alpha1.MCPServer)) {
 		server := stdioServer(ctx, newNamespace(ctx))

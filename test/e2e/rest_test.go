@@ -25,12 +25,16 @@ var _ = Describe("At rest", Label("slow"), func() {
 	It("nothing is written", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		server := start(ctx, stdioServer(ctx, namespace))
+		replicas := stdioServer(ctx, namespace)
+		replicas.Name, replicas.Spec.Replicas = "replicas", new(int32(3))
+		start(ctx, replicas)
 		broken := stdioServer(ctx, namespace, "/hostile", "silent")
 		broken.Name = "broken"
 		broken.Spec.Session.StartTimeout = &metav1.Duration{Duration: 2 * time.Second} // until then it is starting
 		Expect(cluster.Create(ctx, broken)).To(Succeed())
 		awaitStatus(ctx, broken, patience, HaveField("Status.Conditions", ContainElement(HaveField("Reason", mcpv1alpha1.ReasonServerSilent))))
 		awaitReplicas(ctx, server, 1)
+		awaitReplicas(ctx, replicas, 3)
 		// Events are written after the status, and a busy machine is late with both: nothing rests before
 		// several looks see the same.
 		var before map[string]string
@@ -51,7 +55,7 @@ var _ = Describe("At rest", Label("slow"), func() {
 })
 
 // versions are the resource versions of everything that the operator writes, its Events
-// included. Pods and their Events are the kubelet's.
+// included, and the annotations of pods. All else of pods, and their Events, are the kubelet's.
 func versions(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()
 	found := map[string]string{}
@@ -62,6 +66,11 @@ func versions(ctx context.Context, namespace string) map[string]string {
 			list.SetGroupVersionKind(owned.Kind.GroupVersion().WithKind(owned.Kind.Kind + "List"))
 			lists[owned.Kind.Kind] = list
 		}
+	}
+	var pods corev1.PodList
+	Expect(cluster.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	for i := range pods.Items {
+		found["Pod "+pods.Items[i].Name] = fmt.Sprint(pods.Items[i].Annotations)
 	}
 	for kind, list := range lists {
 		Expect(cluster.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
