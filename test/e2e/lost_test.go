@@ -87,22 +87,12 @@ func mostOwning(s *swarm.Swarm) (name string) {
 // stream begins a call whose answer is a stream, and returns how that ended.
 func (s *plainSession) stream(ctx context.Context, entry *corev1.Pod) <-chan answer {
 	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(toolCall("sleep", `{"ms":60000,"text":"asleep"}`)))
-	Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json, text/event-stream")
-	for name, value := range s.headers() {
-		request.Header.Set(name, value)
-	}
 	began := time.Now()
-	response, err := byEntry(entry).Do(request)
+	response, err := send(ctx, byEntry(entry), s.url, toolCall("sleep", `{"ms":60000,"text":"asleep"}`), s.headers())
 	Expect(err).NotTo(HaveOccurred())
 	ended := make(chan answer, 1)
-	go func() {
-		body, err := readAll(response)
-		ended <- answer{status: response.StatusCode, header: response.Header, body: body, err: err, at: time.Now(), took: time.Since(began)}
-	}()
-	Expect(response.StatusCode).To(Equal(http.StatusOK))
+	go func() { ended <- answered(response, began) }()
+	Expect(response.StatusCode).To(Equal(http.StatusOK), "the stream has begun")
 	return ended
 }
 
@@ -122,7 +112,7 @@ func (s *plainSession) expectToEnd(ctx context.Context, entry *corev1.Pod) {
 			return
 		}
 		Expect(a.status).To(Equal(http.StatusServiceUnavailable), told)
-		Expect(a.header.Get("Connection")).To(Equal("close"), told)
+		Expect(a.closes).To(BeTrue(), told)
 		Expect(a.took).To(BeNumerically("<=", takesToGiveUp), told)
 	}
 }

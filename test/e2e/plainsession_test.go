@@ -29,8 +29,9 @@ type plainSession struct {
 
 // answer is what an entry answered to one request.
 type answer struct {
-	status int // 0 if there is no whole answer
-	header http.Header
+	status int    // 0 if there is none
+	closes bool   // the entry closes the connection
+	later  string // the header Retry-After
 	body   string
 	err    error
 	at     time.Time // when it was there
@@ -38,8 +39,15 @@ type answer struct {
 }
 
 func (a answer) String() string {
-	return fmt.Sprintf("%s after %s: status %d, Connection %q, %.300s, error %v",
-		a.at.Format("15:04:05.000"), a.took.Round(time.Millisecond), a.status, a.header.Get("Connection"), a.body, a.err)
+	return fmt.Sprintf("%s after %s: status %d, closes the connection %t, Retry-After %q, %.300s, error %v",
+		a.at.Format("15:04:05.000"), a.took.Round(time.Millisecond), a.status, a.closes, a.later, a.body, a.err)
+}
+
+// answered reads the rest of an answer.
+func answered(response *http.Response, began time.Time) answer {
+	body, err := readAll(response)
+	now := time.Now()
+	return answer{response.StatusCode, response.Close, response.Header.Get("Retry-After"), body, err, now, now.Sub(began)}
 }
 
 // byEntry is a client of a pod's own address that makes a new connection for each request.
@@ -112,10 +120,11 @@ func (s *plainSession) ping(ctx context.Context, entry *corev1.Pod) answer {
 	transport := &http.Transport{DialContext: gate.at(entry).dial}
 	defer transport.CloseIdleConnections()
 	began := time.Now()
-	a := answer{}
-	a.status, a.header, a.body, a.err = post(ctx, &http.Client{Transport: transport}, s.url, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, s.headers())
-	a.at, a.took = time.Now(), time.Since(began)
-	return a
+	response, err := send(ctx, &http.Client{Transport: transport}, s.url, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, s.headers())
+	if err != nil {
+		return answer{err: err, at: time.Now(), took: time.Since(began)}
+	}
+	return answered(response, began)
 }
 
 // end ends the session.

@@ -196,9 +196,19 @@ func (k *keptSession) ask(ctx context.Context) error {
 }
 
 func post(ctx context.Context, client *http.Client, url, message string, headers map[string]string) (status int, header http.Header, body string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(message))
+	response, err := send(ctx, client, url, message, headers)
 	if err != nil {
 		return 0, nil, "", err
+	}
+	body, err = readAll(response)
+	return response.StatusCode, response.Header, body, err
+}
+
+// send posts a message. The caller reads the answer.
+func send(ctx context.Context, client *http.Client, url, message string, headers map[string]string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(message))
+	if err != nil {
+		return nil, err
 	}
 	request.GetBody = nil // so that the client does not try again by itself
 	request.Header.Set("Content-Type", "application/json")
@@ -206,12 +216,7 @@ func post(ctx context.Context, client *http.Client, url, message string, headers
 	for name, value := range headers {
 		request.Header.Set(name, value)
 	}
-	response, err := client.Do(request)
-	if err != nil {
-		return 0, nil, "", err
-	}
-	body, err = readAll(response)
-	return response.StatusCode, response.Header, body, err
+	return client.Do(request)
 }
 
 // readAll reads what comes of an answer.
