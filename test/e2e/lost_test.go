@@ -197,15 +197,10 @@ func (d *doors) only(list []corev1.Pod) {
 	}
 }
 
-// swarmBy has clients use a server by doors, until they are stopped or the spec is over.
+// swarmBy is swarmOf by doors, for clients without an SDK.
 func swarmBy(ctx context.Context, server *mcpv1alpha1.MCPServer, clients int, ways *doors) *swarm.Swarm {
-	s := swarm.Start(context.WithoutCancel(ctx), swarm.Options{
-		URL: server.Status.Address.URL, Clients: clients, Pause: 200 * time.Millisecond, Mix: busyMix, Dial: ways.dial, Unasked: errNoGate,
-		Patience: time.Minute, Seed: uint64(GinkgoRandomSeed()),
+	GinkgoHelper()
+	return startSwarm(ctx, &swarm.Options{
+		URL: server.Status.Address.URL, Clients: rawClients(clients), Pause: 200 * time.Millisecond, Mix: busyMix, Dial: ways.dial,
 	})
-	DeferCleanup(func() {
-		report := s.Stop()
-		AddReportEntry("swarm", report.String())
-	})
-	return s
 }

@@ -32,7 +32,7 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		leaving := podNames(podsOn(ctx, server, away))
 		Expect(leaving).To(HaveLen(2))
 		began := time.Now()
-		s := swarmOf(ctx, server, clients, 500*time.Millisecond, busyMix)
+		s := swarmOf(ctx, server, rawClients(clients), 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
 		Expect(sessionsOf(s, leaving)).To(BeNumerically(">", 0), "no client has its session there: nothing is proven")
 
@@ -59,7 +59,7 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		Expect(lost).To(HaveLen(2))
 		Expect(entries).To(HaveLen(2))
 		began := time.Now()
-		s := swarmOf(ctx, server, clients, 500*time.Millisecond, busyMix)
+		s := swarmOf(ctx, server, rawClients(clients), 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
 		Expect(sessionsOf(s, podNames(lost))).To(BeNumerically(">", 0), "no client has its session there: nothing is proven")
 		sessions := []*plainSession{beginIn(ctx, server, &lost[0]), beginIn(ctx, server, &lost[1])}

@@ -63,7 +63,7 @@ var _ = Describe("Two replicas that cannot reach each other", Label("replicas"),
 		const cutFor = 25 * time.Second
 		server := replicated(ctx, 3)
 		began := time.Now()
-		s := swarmOf(ctx, server, clients, 200*time.Millisecond, busyMix)
+		s := swarmOf(ctx, server, rawClients(clients), 200*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
 		list := pods(ctx, server)
 		for round := range replacements() {

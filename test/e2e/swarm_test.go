@@ -34,10 +34,15 @@ import (
 // swarmOf has clients use a server through its Service, until they are stopped or the spec is over.
 func swarmOf(ctx context.Context, server *mcpv1alpha1.MCPServer, clients swarm.Clients, pause time.Duration, mix swarm.Mix) *swarm.Swarm {
 	GinkgoHelper()
-	s, err := swarm.Start(context.WithoutCancel(ctx), swarm.Options{
-		URL: server.Status.Address.URL, Clients: clients, Node: typescript(ctx, clients), Pause: pause, Mix: mix, Dial: gate.dial, Unasked: errNoGate,
-		Patience: time.Minute, Seed: uint64(GinkgoRandomSeed()),
+	return startSwarm(ctx, &swarm.Options{
+		URL: server.Status.Address.URL, Clients: clients, Node: typescript(ctx, clients), Pause: pause, Mix: mix, Dial: gate.dial,
 	})
+}
+
+func startSwarm(ctx context.Context, options *swarm.Options) *swarm.Swarm {
+	GinkgoHelper()
+	options.Unasked, options.Patience, options.Seed = errNoGate, time.Minute, uint64(GinkgoRandomSeed())
+	s, err := swarm.Start(context.WithoutCancel(ctx), *options)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() {
 		report := s.Stop()

@@ -115,7 +115,7 @@ func (p *Principals) release(own *ownServer) {
 func (p *Principals) newOwn(principal caller.Principal) *Server {
 	options := p.common.options
 	options.Era, options.Metrics = Modern, p.common.metrics
-	server := newServer(shared{options: options, continuations: p.common.continuations, hub: p.common.hub, share: string(principal)})
+	server := newServer(options, p.common.continuations, p.common.hub, string(principal))
 	server.places = p.places
 	return server
 }

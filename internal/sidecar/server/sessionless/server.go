@@ -116,13 +116,11 @@ type Server struct {
 
 // New returns a Server. Its first process starts with the first request.
 func New(options Options) *Server {
-	return newServer(shared{options: options, continuations: &continuations{}, hub: newHub()})
+	return newServer(options, &continuations{}, newHub(), "")
 }
 
-func newServer(common shared) *Server {
-	options := common.options
-	common.metrics = cmp.Or(options.Metrics, &Metrics{})
-	s := &Server{shared: common}
+func newServer(options Options, states *continuations, news *hub, share string) *Server {
+	s := &Server{shared: shared{options: options, metrics: cmp.Or(options.Metrics, &Metrics{}), continuations: states, hub: news, share: share}}
 	s.era.Store(uint32(options.Era))
 	s.pool.server = s
 	s.primary = mux.NewSupervisor(mux.Policy[*process]{
