@@ -1,0 +1,178 @@
+package sessionless
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
+)
+
+// told is an Observer that a test reads.
+type told chan string
+
+func (o told) Changed(of int, method, uri string) { o <- strconv.Itoa(of) + " " + method + " " + uri }
+func (o told) Missed(of int)                      { o <- strconv.Itoa(of) + " missed" }
+func (o told) Ended()                             { o <- "ended" }
+
+// observe has another pod observe the processes.
+func (s *stage) observe(o told, wants ...subscription.Want) (running []bool, stop func()) {
+	s.Helper()
+	running, stop, err := s.server.hub.observe(context.Background(), wants, o)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return running, stop
+}
+
+var listsAnd = func(uris ...string) subscription.Filter {
+	return subscription.Filter{Lists: subscription.All(), URIs: uris}
+}
+
+// What another pod tells reaches the clients that want it, in their own words, once they know that they are subscribed.
+func TestTold(t *testing.T) {
+	s := newStage(t, nil, nil)
+	hub := s.server.hub
+	one := s.post(enveloped(`"one"`, methodListen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a://x"]},`))
+	p := s.process()
+	upstream := s.wantUpstream(p, allKinds+`,"resourceSubscriptions":["a://x"]`)
+	hub.tell("", func(f subscription.Filter) subscription.Filter { return f }) // too early
+	_, more := hub.wanted()
+	p.Emit(changed(acknowledged, upstream, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x"]},`))
+	<-more
+	s.wantTold(one, `"one"`, `"toolsListChanged":true,"resourceSubscriptions":["a://x"]`)
+	if wants, _ := hub.wanted(); len(wants) != 1 || wants[0].String() != `{"toolsListChanged":true,"resourceSubscriptions":["a://x"]}` {
+		t.Errorf("wanted are %+v", wants)
+	}
+	principals := &Principals{common: ownServer{Server: s.server}}
+	principals.Tell("user x", listsAnd("a://x"))
+	principals.Tell("", subscription.Filter{Lists: subscription.All(), URIs: []string{"a://x/part", "a://xy"}})
+	tag := `"_meta":{"io.modelcontextprotocol/subscriptionId":"one"}`
+	s.equal("a list", one.event(), `{"jsonrpc":"2.0","method":"`+toolsChanged+`","params":{`+tag+`}}`)
+	s.equal("a part", one.event(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://x/part",`+tag+`}}`)
+	principals.TellMissed("", subscription.Filter{URIs: []string{"a://x", "a://y"}})
+	s.equal("missed", one.event(), `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://x",`+tag+`}}`)
+	_, more = hub.wanted()
+	one.leave()
+	<-more
+	if wants, _ := hub.wanted(); len(wants) > 0 {
+		t.Errorf("wanted are %+v, and there is no client", wants)
+	}
+}
+
+// Another pod hears of the changes of processes that run, and of those that start later, and has none start. A process needs
+// not stay for it.
+func TestObserved(t *testing.T) {
+	s := newStage(t, nil, nil)
+	hears := make(told, 16)
+	running, _ := s.observe(hears, subscription.Want{Filter: listsAnd("a://x")}, subscription.Want{Principal: "user x", Filter: listsAnd("a://x")})
+	if running[0] || running[1] || s.isRunning() {
+		t.Error("a process runs")
+	}
+	_, upstream := s.listenBeside()
+	p := s.process()
+	p.Emit(changed("notifications/resources/updated", upstream, `"uri":"a://x/1",`))
+	p.Emit(changed("notifications/resources/updated", upstream, `"uri":"a://y",`)) // not wanted
+	p.Emit(changed(toolsChanged, upstream, ""))
+	for _, want := range []string{"0 notifications/resources/updated a://x/1", "0 " + toolsChanged + " "} {
+		if got := <-hears; got != want {
+			t.Errorf("the other pod hears of %s, want %s", got, want)
+		}
+	}
+	if current := s.server.current(); current.neededBy() {
+		t.Error("the process stays for another pod")
+	}
+	// The resources of a second pod take another subscription, during which the first one may miss something.
+	settled := make(chan []bool)
+	go func() {
+		running, _ := s.observe(make(told, 16), subscription.Want{Filter: listsAnd("a://z")})
+		settled <- running
+	}()
+	s.wantCancelled(p, upstream)
+	p.Answer(upstream, `"result":{"resultType":"complete"}`)
+	upstream = s.wantUpstream(p, allKinds+`,"resourceSubscriptions":["a://x","a://z"]`)
+	select {
+	case <-settled:
+		t.Error("the process is observed before it has agreed")
+	default:
+	}
+	p.Emit(changed(acknowledged, upstream, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x","a://z"]},`))
+	if running := <-settled; !running[0] {
+		t.Error("no process runs")
+	}
+	if got := <-hears; got != "0 missed" {
+		t.Errorf("the other pod hears of %s", got)
+	}
+	s.server.hub.refuse()
+	if got := <-hears; got != "ended" {
+		t.Errorf("the other pod hears of %s", got)
+	}
+	if _, _, err := s.server.hub.observe(context.Background(), nil, hears); err == nil {
+		t.Error("a pod that is about to end is observed")
+	}
+}
+
+// listenBeside starts a process by a request of a client, and has it agree to the subscription of another pod.
+func (s *stage) listenBeside() (answer string, upstream session.Message) {
+	s.Helper()
+	call := s.post(enveloped("1", "some/method", ""))
+	p := s.process()
+	s.started <- p
+	for {
+		switch next := p.Next(s.T); string(next.Envelope.Method) {
+		case methodListen:
+			p.Emit(changed(acknowledged, next, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x"]},`))
+			upstream = next
+		default:
+			p.Answer(next, `"result":{}`)
+			answer = call.want("result")
+		}
+		if answer != "" && upstream.Bytes != nil {
+			return answer, upstream
+		}
+	}
+}
+
+func (p *process) neededBy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.neededLocked()
+}
+
+// The resources of other pods take no room from those of clients here, and are bounded, too.
+func TestObservedResourcesAreBounded(t *testing.T) {
+	s := newStage(t, nil, nil)
+	s.open(nil, "1")
+	p := s.server.current()
+	var much []string
+	for i := range maxURIs {
+		much = append(much, "a://"+strconv.Itoa(i))
+	}
+	slices.Sort(much)
+	one := &foreign{Want: subscription.Want{Filter: listsAnd(much...)}}
+	other := &foreign{Want: subscription.Want{Filter: listsAnd("b://1")}}
+	p.addForeign(one)
+	p.addForeign(other)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if uris := p.subscriptions.foreign[other].filter.URIs; len(uris) > 0 || p.subscriptions.uris.areTooMany() || p.subscriptions.foreignURIs.areTooMany() {
+		t.Errorf("%v are subscribed to beyond what may be", uris)
+	}
+	if uris := p.subscriptions.foreign[one].filter.URIs; len(uris) != maxURIs {
+		t.Errorf("%d are subscribed to", len(uris))
+	}
+}
+
+// A process that ends the subscription of another pod has it ask again.
+func TestObservedProcessEndsSubscription(t *testing.T) {
+	s := newStage(t, nil, nil)
+	hears := make(told, 16)
+	s.observe(hears, subscription.Want{Filter: listsAnd("a://x")})
+	_, upstream := s.listenBeside()
+	s.process().Answer(upstream, `"result":{"resultType":"complete"}`)
+	if got := <-hears; got != "ended" {
+		t.Errorf("the other pod hears of %s", got)
+	}
+}
