@@ -47,7 +47,7 @@ func (h sharedHub) Observe(ctx context.Context, wants []subscription.Want, o sub
 	case <-all:
 	case <-ctx.Done():
 	}
-	running[of] = true
+	running[of] = running[of] || h.Found() == sessionless.Legacy
 	return running, func() {
 		cancel()
 		stop()
