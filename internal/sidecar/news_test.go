@@ -195,10 +195,11 @@ func TestNewsByRights(t *testing.T) {
 	})
 	t.Run("resources", func(t *testing.T) {
 		t.Parallel()
-		g := newGuard(t, func(a *adapterapi.Access) { a.Rules[1].Resources = []string{itemURI + "b"} }) // of bob
+		g := newGuard(t, func(a *adapterapi.Access) { a.Rules[1].Resources = []string{itemURI} }) // of bob
 		replicas := newsReplicas(t, 2, g, "one process, and 2026-07-28")
 		hears := replicas[0].listenAt(g, g.token("bob", nil), `"resourceSubscriptions":["`+itemURI+`a","`+itemURI+`b"]`)
 		replicas[0].awaitStreams(t, 1)
+		g.take(func(a *adapterapi.Access) { a.Rules[1].Resources = []string{itemURI + "b"} }) // since he subscribed
 		root := g.token("root", nil)
 		hears.hears(itemURI+"b", func() {
 			replicas[1].callTool(g, root, "touch", "a")
