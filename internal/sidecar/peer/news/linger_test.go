@@ -28,7 +28,9 @@ func TestLinger(t *testing.T) {
 		defer r.Close()
 		hub := newCrowd()
 		n := New(Options{
-			Hub: hub, Others: func() []sessionid.Owner { return []sessionid.Owner{{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.1:16272")}} }, Next: func() <-chan struct{} { return nil },
+			Hub: hub, Others: func() []sessionid.Owner {
+				return []sessionid.Owner{{UID: [16]byte{2}, Address: netip.MustParseAddrPort("192.0.2.1:16272")}}
+			}, Next: func() <-chan struct{} { return nil },
 			Relay: r, Log: logr.Discard(),
 		})
 		ctx, cancel := context.WithCancel(t.Context())
