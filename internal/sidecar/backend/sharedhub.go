@@ -26,10 +26,10 @@ type sharedHub struct {
 
 // Observe implements news.Hub.
 func (h sharedHub) Observe(ctx context.Context, wants []subscription.Want, o subscription.Observer) (running []bool, stop func(), err error) {
-	running, stop, err = h.Principals.Observe(ctx, wants, o)
+	running, unobserve, err := h.Principals.Observe(ctx, wants, o)
 	of := slices.IndexFunc(wants, func(w subscription.Want) bool { return w.Principal == "" })
 	if err != nil || of < 0 || h.Found() == sessionless.Modern {
-		return running, stop, err
+		return running, unobserve, err
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &sharedWatch{hub: h, of: of, observer: o}
@@ -50,7 +50,7 @@ func (h sharedHub) Observe(ctx context.Context, wants []subscription.Want, o sub
 	running[of] = running[of] || h.Found() == sessionless.Legacy
 	return running, func() {
 		cancel()
-		stop()
+		unobserve()
 	}, nil
 }
 
