@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -30,6 +32,9 @@ var (
 	kubeconfig string
 	kubeCache  string // what kubectl keeps of another API server at this address is not for this one
 	assets     = os.Getenv("KUBEBUILDER_ASSETS")
+
+	// tellsKinds says that the API server tells the kind of a value that a rule refuses, and not the value: it is older than 1.35.
+	tellsKinds bool
 )
 
 func TestMain(m *testing.M) {
@@ -53,6 +58,9 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("start API server: %w", err)
 	}
 	restConfig = config
+	if tellsKinds, err = isOlderThan(config, 35); err != nil {
+		return 1, err
+	}
 
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -77,6 +85,23 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("write kubeconfig: %w", err)
 	}
 	return m.Run(), nil
+}
+
+// isOlderThan compares the API server with version 1.minor.
+func isOlderThan(config *rest.Config, minor int) (bool, error) {
+	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return false, fmt.Errorf("make discovery client: %w", err)
+	}
+	version, err := discovered.ServerVersion()
+	if err != nil {
+		return false, fmt.Errorf("get version of API server: %w", err)
+	}
+	has, err := strconv.Atoi(version.Minor)
+	if err != nil {
+		return false, fmt.Errorf("read version %s of API server: %w", version, err)
+	}
+	return has < minor, nil
 }
 
 // dryRun asks the API server whether it would create the object.
