@@ -117,23 +117,23 @@ func (s *raw) cancel(ctx context.Context) error {
 
 func (s *raw) stream(ctx context.Context, number, cut int) (got streamed, err error) {
 	last := ""
-	next := func(m *message, id string) error {
+	note := func(m *message, id string) {
 		if m.Method == "notifications/progress" {
 			got.progress, last = append(got.progress, m.Params.Progress), id
 		}
-		return nil
 	}
 	answer, err := s.call(ctx, "burst", fmt.Sprintf(`{"n":%d}`, number), func(m *message, id string) error {
-		if err := next(m, id); err != nil {
-			return err
-		}
+		note(m, id)
 		if len(got.progress) == cut && last != "" {
 			return errCut
 		}
 		return nil
 	})
 	if got.resumed = errors.Is(err, errCut); got.resumed {
-		answer, err = s.resume(ctx, &last, next)
+		answer, err = s.resume(ctx, &last, func(m *message, id string) error {
+			note(m, id)
+			return nil
+		})
 	}
 	if err != nil {
 		return got, err

@@ -108,7 +108,7 @@ func expectUnknownFates(t *testing.T, options Options) {
 				panic(http.ErrAbortHandler) // before the server is asked
 			}
 		},
-		turn: func(r *http.Response, body []byte) ([]byte, error) {
+		turn: func(_ *http.Response, body []byte) ([]byte, error) {
 			if tick.Match(body) && answered.Add(1)%5 == 0 {
 				return nil, io.ErrUnexpectedEOF // after it has answered
 			}

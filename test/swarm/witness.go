@@ -77,15 +77,7 @@ func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
 		w.mu.Unlock()
 		return w.transport.RoundTrip(request)
 	}
-	kind := trouble{Method: request.Method}
-	if request.GetBody != nil {
-		if body, err := request.GetBody(); err == nil {
-			text, _ := io.ReadAll(body) // it is in memory
-			if message, err := rpc.Scan(text); err == nil {
-				kind.Call, kind.Answer = message.Kind == rpc.Request, message.Kind == rpc.Response
-			}
-		}
-	}
+	kind := troubleOf(request)
 	response, err := w.transport.RoundTrip(request)
 	switch {
 	case err != nil:
@@ -112,6 +104,21 @@ func (w *witness) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Body = body
 	return response, nil
+}
+
+// troubleOf is what a request would be in trouble as.
+func troubleOf(request *http.Request) trouble {
+	kind := trouble{Method: request.Method}
+	if request.GetBody == nil {
+		return kind
+	}
+	if body, err := request.GetBody(); err == nil {
+		text, _ := io.ReadAll(body) // it is in memory
+		if message, err := rpc.Scan(text); err == nil {
+			kind.Call, kind.Answer = message.Kind == rpc.Request, message.Kind == rpc.Response
+		}
+	}
+	return kind
 }
 
 // watched is the body of an answer.

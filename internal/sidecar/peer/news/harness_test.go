@@ -35,9 +35,9 @@ func newCrowd() *crowd {
 	return &crowd{changed: make(chan struct{}), heard: make(chan string, 4096), observed: map[subscription.Observer][]subscription.Want{}}
 }
 
-// want has clients of one principal listen to resources.
-func (c *crowd) want(principal string, uris ...string) {
-	c.set(subscription.Want{Principal: principal, Filter: subscription.Filter{URIs: uris}})
+// want has clients of no principal listen to resources.
+func (c *crowd) want(uris ...string) {
+	c.set(subscription.Want{Filter: subscription.Filter{URIs: uris}})
 }
 
 func (c *crowd) set(wants ...subscription.Want) {

@@ -45,7 +45,7 @@ func TestLinger(t *testing.T) {
 		if got := after(time.Hour); got != 0 {
 			t.Errorf("%d attempts without a client", got)
 		}
-		hub.want("", "a://1")
+		hub.want("a://1")
 		if got := after(time.Second); got < 2 {
 			t.Errorf("%d attempts in the first second", got)
 		}
@@ -55,7 +55,7 @@ func TestLinger(t *testing.T) {
 		}
 		hub.set() // the client goes, and comes back
 		after(linger - time.Second)
-		hub.want("", "a://1")
+		hub.want("a://1")
 		if got := after(time.Minute); got == 0 {
 			t.Error("no attempt although a client listens")
 		}

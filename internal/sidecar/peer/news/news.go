@@ -231,14 +231,12 @@ func (n *News) tellAllMissed() {
 	}
 }
 
-// pause waits. It returns false if the context ends before.
-func pause(ctx context.Context, wait time.Duration) bool {
+// pause waits, or until the context ends.
+func pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return true
 	case <-ctx.Done():
-		return false
 	}
 }

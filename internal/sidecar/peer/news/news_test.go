@@ -33,7 +33,7 @@ func (p *pod) observer(t *testing.T, wants int) subscription.Observer {
 // about may have changed before it.
 func TestChanges(t *testing.T) {
 	clients, processes, _ := twoPods(t, true)
-	clients.want("", "a://1")
+	clients.want("a://1")
 	clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1"]}`)
 	first := processes.observer(t, 1)
 	first.Changed(0, subscription.MethodUpdated, "a://1/2")
@@ -55,7 +55,7 @@ func TestChanges(t *testing.T) {
 func (c *crowd) hearsBoth(t *testing.T, one, other string) {
 	t.Helper()
 	if got := <-c.heard; got == other {
-		one, other = other, one
+		other = one
 	} else if got != one {
 		t.Errorf("clients hear: %s, want %s", got, one)
 	}
@@ -65,7 +65,7 @@ func (c *crowd) hearsBoth(t *testing.T, one, other string) {
 // Where no process ran, nothing was missed. When a stream is lost and found again, everything may have been.
 func TestLost(t *testing.T) {
 	clients, processes, list := twoPods(t, false)
-	clients.want("", "a://1")
+	clients.want("a://1")
 	processes.observer(t, 1).Changed(0, subscription.MethodUpdated, "a://1")
 	clients.hears(t, ` changed {"resourceSubscriptions":["a://1"]}`)
 	processes.observer(t, 1).Ended()
@@ -89,7 +89,7 @@ func TestPodsWithoutNews(t *testing.T) {
 	clients, processes := startPod(t, 1, list, tells), startPod(t, 2, list, tells)
 	processes.leaving = true
 	list.set(clients.Owner, processes.Owner, older.Owner)
-	clients.want("", "a://1")
+	clients.want("a://1")
 	if path := <-asked; path != Path {
 		t.Errorf("asked for %s", path)
 	}

@@ -44,7 +44,7 @@ func (n *News) serve(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(askTimeout)) // fails only without a connection
 	memory := n.options.Memory.Account(nil)
-	body, err := readAsk(r.Body, memory.Take)
+	body, err := readAsk(r.Body, memory.Take) //nolint:forbidigo // of another pod, on the port for pods
 	defer func() { memory.Change(-int(memory.Held())) }()
 	_ = control.SetReadDeadline(time.Time{})
 	if errors.Is(err, errNoRoom) {
@@ -86,14 +86,15 @@ var errNoRoom = errors.New("there is no room for what another pod wants")
 func readAsk(from io.Reader, take func(bytes int) bool) (body []byte, err error) {
 	for piece := make([]byte, 32<<10); ; {
 		read, err := from.Read(piece)
-		switch {
-		case len(body)+read > mostAsked || !take(2*read):
+		if len(body)+read > mostAsked || !take(2*read) {
 			return nil, errNoRoom
-		case err != nil && !errors.Is(err, io.EOF):
-			return nil, err
 		}
-		if body = append(body, piece[:read]...); err != nil {
+		body = append(body, piece[:read]...)
+		switch {
+		case errors.Is(err, io.EOF):
 			return body, nil
+		case err != nil:
+			return nil, err
 		}
 	}
 }

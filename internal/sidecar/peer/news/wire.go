@@ -96,6 +96,17 @@ type event struct {
 	URIs    []string `json:"uris,omitempty"`
 }
 
+// running says of each of so many Wants whether there is a process for it.
+func (e *event) running(wants int) []bool {
+	running := make([]bool, wants)
+	for _, i := range e.Running {
+		if i >= 0 && i < wants {
+			running[i] = true
+		}
+	}
+	return running
+}
+
 // sink takes what a stream of news says.
 type sink interface {
 	begin(running []bool)
@@ -120,13 +131,7 @@ func read(stream io.Reader, wants int, to sink) error {
 		case e.Begins != first:
 			return fmt.Errorf("%w: the first one, and no other, begins it", errNews)
 		case first:
-			running := make([]bool, wants)
-			for _, i := range e.Running {
-				if i >= 0 && i < wants {
-					running[i] = true
-				}
-			}
-			to.begin(running)
+			to.begin(e.running(wants))
 			continue
 		case e.Of < 0 || e.Of >= wants:
 			return fmt.Errorf("%w: it is of what was not asked for", errNews)

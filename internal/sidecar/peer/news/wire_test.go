@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestSlowReader(t *testing.T) {
 	}
 	// No event is too large to be read, whatever is in the URIs.
 	for i := range 30 {
-		h.Changed(0, subscription.MethodUpdated, strings.Repeat("\x01", uriBytes-100)+fmt.Sprint(i))
+		h.Changed(0, subscription.MethodUpdated, strings.Repeat("\x01", uriBytes-100)+strconv.Itoa(i))
 	}
 	if got := h.read(t); strings.Count(got, `\u0001`+"0\"")+strings.Count(got, "29\"") == 0 {
 		t.Error("changes got lost")

@@ -71,7 +71,7 @@ func TestObserved(t *testing.T) {
 	if running[0] || running[1] || s.isRunning() {
 		t.Error("a process runs")
 	}
-	_, upstream := s.listenBeside()
+	upstream := s.listenBeside()
 	p := s.process()
 	p.Emit(changed("notifications/resources/updated", upstream, `"uri":"a://x/1",`))
 	p.Emit(changed("notifications/resources/updated", upstream, `"uri":"a://y",`)) // not wanted
@@ -115,24 +115,23 @@ func TestObserved(t *testing.T) {
 }
 
 // listenBeside starts a process by a request of a client, and has it agree to the subscription of another pod.
-func (s *stage) listenBeside() (answer string, upstream session.Message) {
+func (s *stage) listenBeside() (upstream session.Message) {
 	s.Helper()
 	call := s.post(enveloped("1", "some/method", ""))
 	p := s.process()
 	s.started <- p
-	for {
+	for answered := false; !answered || upstream.Bytes == nil; {
 		switch next := p.Next(s.T); string(next.Envelope.Method) {
 		case methodListen:
 			p.Emit(changed(acknowledged, next, `"notifications":{`+allKinds+`,"resourceSubscriptions":["a://x"]},`))
 			upstream = next
 		default:
 			p.Answer(next, `"result":{}`)
-			answer = call.want("result")
-		}
-		if answer != "" && upstream.Bytes != nil {
-			return answer, upstream
+			call.want("result")
+			answered = true
 		}
 	}
+	return upstream
 }
 
 func (p *process) neededBy() bool {
@@ -170,7 +169,7 @@ func TestObservedProcessEndsSubscription(t *testing.T) {
 	s := newStage(t, nil, nil)
 	hears := make(told, 16)
 	s.observe(hears, subscription.Want{Filter: listsAnd("a://x")})
-	_, upstream := s.listenBeside()
+	upstream := s.listenBeside()
 	s.process().Answer(upstream, `"result":{"resultType":"complete"}`)
 	if got := <-hears; got != "ended" {
 		t.Errorf("the other pod hears of %s", got)
