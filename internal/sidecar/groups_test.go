@@ -236,12 +236,12 @@ func TestGroupsOfHTTPServers(t *testing.T) {
 // What needs no memory of a group is answered where it arrives.
 func TestNoGroup(t *testing.T) {
 	t.Parallel()
-	probe := map[string]string{adapterapi.HeaderProbe: proofOf(testKey, testPodUID, time.Now())}
 	for name, test := range map[string]struct {
 		change  func(*config.Config)
 		command []string
 		enlist  func(t *testing.T, replicas []*replica) // instead of a list with all
 		headers map[string]string
+		probes  bool
 		method  string
 		params  string
 		status  int
@@ -249,7 +249,7 @@ func TestNoGroup(t *testing.T) {
 		"a server of both eras":         {command: []string{bothServer}, change: translating, method: "tools/list", status: http.StatusOK},
 		"a process that all share":      {change: func(c *config.Config) { c.StatelessClients, c.Shared = config.Translate, true }, method: "tools/list", status: http.StatusOK},
 		"clients that are to open one":  {method: "tools/list", status: http.StatusBadRequest},
-		"the manager's probe":           {change: translating, headers: probe, method: "tools/list", status: http.StatusBadRequest},
+		"the manager's probe":           {change: translating, probes: true, method: "tools/list", status: http.StatusBadRequest},
 		"a method of tasks":             {change: translating, method: "tasks/get", params: `"taskId":"x",`, headers: map[string]string{"Mcp-Name": "x"}, status: http.StatusNotFound},
 		"a method of another revision":  {change: translating, method: "ping", status: http.StatusNotFound},
 		"capabilities that are unclear": {change: translating, method: "tools/list", params: `"_meta":{},`, status: http.StatusBadRequest},
@@ -270,6 +270,9 @@ func TestNoGroup(t *testing.T) {
 			}
 			m := member{t: t, headers: test.headers}
 			for i, r := range replicas {
+				if test.probes { // a proof is good for seconds
+					m.headers = map[string]string{adapterapi.HeaderProbe: proofOf(testKey, testPodUID, time.Now())}
+				}
 				if status, _, answer := m.ask(r, test.method, test.params); status != test.status {
 					t.Errorf("replica %d: %d %+v, want %d", i, status, answer, test.status)
 				}
