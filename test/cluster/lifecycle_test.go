@@ -265,23 +265,34 @@ func (h *harness) refusesUnrestricted() {
 func (h *harness) interruptedUp() {
 	h.Helper()
 	interrupt := func(record string) {
+		said, err := os.Create(filepath.Join(h.TempDir(), "up.log"))
+		if err != nil {
+			h.Fatal(err)
+		}
+		defer said.Close()
 		command := h.command("up")
+		command.Stdout, command.Stderr = said, said // a file, because Wait waits for all who have a pipe
 		if err := command.Start(); err != nil {
 			h.Fatal(err)
 		}
+		ended := make(chan error, 1)
+		go func() { ended <- command.Wait() }()
 		path := filepath.Join(h.dir, "run", record+".json")
-		for deadline := time.Now().Add(hang.Guard); ; time.Sleep(time.Millisecond) {
-			if _, err := os.Stat(path); err == nil {
-				break
-			}
-			if time.Now().After(deadline) {
-				h.Fatalf("%s has not been started", record)
+		// No limit but that of all tests: the first up on a machine downloads and installs packages before it starts a process.
+		for started := false; !started; {
+			select {
+			case err := <-ended:
+				output, _ := os.ReadFile(said.Name()) //nolint:errcheck // what it said helps, and need not be there
+				h.Fatalf("up ended (%v) before it started %s\n%s", err, record, output)
+			case <-time.After(time.Millisecond):
+				_, err := os.Stat(path)
+				started = err == nil
 			}
 		}
 		if err := command.Process.Kill(); err != nil {
 			h.Fatal(err)
 		}
-		if err := command.Wait(); err == nil {
+		if err := <-ended; err == nil {
 			h.Fatal("up was not interrupted")
 		}
 	}

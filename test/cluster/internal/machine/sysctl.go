@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// sysctls are the kernel parameters that the kubelet, kube-proxy and the CNI
-// plugins set without being asked.
+// sysctls are the kernel parameters that the kubelet, kube-proxy, the CNI plugins
+// and the systemd of kind's nodes set without being asked.
 var sysctls = []string{
+	"fs/file-max",
 	"kernel/keys/root_maxbytes",
 	"kernel/keys/root_maxkeys",
 	"kernel/panic",
