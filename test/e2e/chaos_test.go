@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,6 +31,11 @@ const (
 	aftermath = 15 * time.Second
 	// chaosDrain is the drainTimeout of the server: the sessions of a pod that ends gracefully are over then.
 	chaosDrain = 30 * time.Second
+	// drainEnds is how long after its deletion a pod keeps all of its sessions: it begins to end idle ones 5 s before its
+	// deadline. One second is for the clocks, because deletionTimestamp has no fractions.
+	drainEnds = chaosDrain - 6*time.Second
+	// learned is how long after they were killed clients may still learn that their sessions are over.
+	learned = 45 * time.Second
 )
 
 // chaosFor is how long the chaos lasts: SLIPWAY_CHAOS, or ten minutes.
@@ -47,9 +53,11 @@ func chaosFor() time.Duration {
 type fault struct {
 	name   string
 	weight int
-	do     func(context.Context, *chaos) (doomed []corev1.Pod)
+	do     func(context.Context, *chaos) (killed []corev1.Pod)
 	// harsh says that clients may lose requests.
 	harsh bool
+	// blind says that the manager sees no pod go. Pods need longer to learn that one is gone.
+	blind bool
 }
 
 // happened is a fault that was done. Until it ended, it was going on.
@@ -63,15 +71,18 @@ type chaos struct {
 	server *mcpv1alpha1.MCPServer
 	random *rand.Rand
 	faults []happened
-	doomed map[string]time.Time // pods whose sessions may end, and since when
+	killed map[string][]time.Time // when faults killed processes of a pod
 	round  int
+
+	mu      sync.Mutex
+	deleted map[string]time.Time // when pods were deleted
 }
 
 var faults = []*fault{
 	{name: "delete a pod", weight: 4, do: func(ctx context.Context, c *chaos) []corev1.Pod {
 		victim := c.pick(ctx)
 		Expect(cluster.Delete(ctx, &victim)).To(Succeed())
-		return []corev1.Pod{victim}
+		return nil
 	}},
 	{name: "kill an adapter", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod { return c.kill(ctx, adapterContainer) }},
 	{name: "kill a server", weight: 2, harsh: true, do: func(ctx context.Context, c *chaos) []corev1.Pod { return c.kill(ctx, serverContainer) }},
@@ -81,18 +92,16 @@ var faults = []*fault{
 		return []corev1.Pod{victim}
 	}},
 	{name: "roll out", weight: 2, do: func(ctx context.Context, c *chaos) []corev1.Pod {
-		all := pods(ctx, c.server)
 		c.round++
 		change(ctx, c.server, func(spec *mcpv1alpha1.MCPServerSpec) {
 			spec.Env = []corev1.EnvVar{{Name: "ROUND", Value: strconv.Itoa(c.round)}}
 		})
-		return all
+		return nil
 	}},
 	{name: "scale", weight: 3, do: func(ctx context.Context, c *chaos) []corev1.Pod {
-		all := pods(ctx, c.server) // which of them is deleted is the manager's choice
 		replicas := int32(chaosReplicas + c.random.IntN(7) - 3)
 		change(ctx, c.server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Replicas = &replicas })
-		return all
+		return nil
 	}},
 	{name: "rotate the keys", weight: 1, do: func(ctx context.Context, c *chaos) []corev1.Pod {
 		c.round++
@@ -105,13 +114,13 @@ var faults = []*fault{
 		cluster.cutOff(ctx, &list[0], list[1].Status.PodIP, func() { letPass(ctx, 10*time.Second) })
 		return nil
 	}},
-	{name: "stop the manager for 30 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
+	{name: "stop the manager for 30 s", weight: 1, blind: true, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
 		scaleManager(ctx, 0)
 		letPass(ctx, 30*time.Second)
 		scaleManager(ctx, 1)
 		return nil
 	}},
-	{name: "freeze the API server for 5 s", weight: 1, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
+	{name: "freeze the API server for 5 s", weight: 1, blind: true, do: func(ctx context.Context, _ *chaos) []corev1.Pod {
 		cluster.withoutAPIServer(ctx, func() { letPass(ctx, 5*time.Second) })
 		return nil
 	}},
@@ -125,7 +134,11 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 		start(ctx, server)
 		awaitServing(ctx, server, chaosReplicas)
 		seed := uint64(GinkgoRandomSeed())
-		c := &chaos{server: server, random: rand.New(rand.NewPCG(seed, seed)), doomed: map[string]time.Time{}}
+		c := &chaos{server: server, random: rand.New(rand.NewPCG(seed, seed)), killed: map[string][]time.Time{}, deleted: map[string]time.Time{}}
+		watching, stop := context.WithCancel(ctx)
+		var watcher sync.WaitGroup
+		DeferCleanup(func() { stop(); watcher.Wait() })
+		watcher.Go(func() { c.noteDeletions(watching) })
 		began := time.Now()
 		s := swarmOf(ctx, server, allMakes, 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -145,6 +158,7 @@ var _ = Describe("Chaos", Label("chaos"), func() {
 			AddReportEntry(one.began.Format(time.TimeOnly), one.name)
 		}
 		Expect(len(report.Of(swarm.Unasked))).To(BeNumerically("<", report.Calls/100))
+		Expect(len(report.Of(swarm.Abandoned))).To(BeNumerically("<", report.Calls/1000))
 	})
 })
 
@@ -173,11 +187,32 @@ func (c *chaos) happen(ctx context.Context, f *fault) {
 	By(f.name)
 	began := time.Now()
 	for _, pod := range f.do(ctx, c) {
-		if _, before := c.doomed[pod.Name]; !before {
-			c.doomed[pod.Name] = began
-		}
+		c.killed[pod.Name] = append(c.killed[pod.Name], began)
 	}
 	c.faults = append(c.faults, happened{f, began, time.Now()})
+}
+
+// noteDeletions notes when pods are deleted, also those that the manager deletes. A pod settles for 5 s before it ends, and while the API server is
+// away it cannot be removed, so a look every half second misses none.
+func (c *chaos) noteDeletions(ctx context.Context) {
+	for {
+		var list corev1.PodList
+		// Without an API server there is nothing to see; the next look has it.
+		if err := cluster.List(ctx, &list, client.InNamespace(c.server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: c.server.Name}); err == nil {
+			c.mu.Lock()
+			for _, pod := range list.Items {
+				if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
+					c.deleted[pod.Name] = pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
+				}
+			}
+			c.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
 }
 
 // judge expects that clients have seen nothing but what the faults explain.
@@ -202,28 +237,41 @@ func (c *chaos) story(report *swarm.Report, client int) string {
 	return report.String() + "\n" + strings.Join(lines, "\n")
 }
 
-// explains says whether a client may have seen this. Sessions end only with their pod, and requests are lost only by
-// harsh faults.
+// explains says whether a client may have seen this. Sessions end only with their process or with the drain of their pod,
+// and requests are lost only by harsh faults.
 func (c *chaos) explains(incident swarm.Incident) bool {
 	switch incident.Kind {
-	case swarm.Unasked, swarm.Abandoned: // an SDK's own doing; the report has how often
+	case swarm.Unasked, swarm.Abandoned: // an SDK's own doing; their number has a bound
 		return true
 	case swarm.Over:
-		since, doomed := c.doomed[incident.Owner]
-		return doomed && incident.At.After(since)
-	case swarm.Refused, swarm.Broken:
-		for _, one := range c.faults {
-			// The request began before its end.
-			if one.harsh && incident.At.After(one.began) && incident.At.Add(-incident.Took).Before(one.ended.Add(aftermath)) {
-				return true
-			}
-		}
+		return c.drained(incident) || slices.ContainsFunc(c.killed[incident.Owner], func(at time.Time) bool {
+			return incident.At.After(at) && incident.At.Before(at.Add(learned))
+		})
+	case swarm.Refused:
+		// Without the manager, pods give one that is gone 15 s of silence before they answer 404.
+		return c.during(incident, func(f *fault) bool { return f.harsh }) ||
+			c.drained(incident) && c.during(incident, func(f *fault) bool { return f.blind })
+	case swarm.Broken:
 		// A call in flight ends with its session at the deadline of a drain.
-		since, doomed := c.doomed[incident.Owner]
-		return incident.Kind == swarm.Broken && doomed && incident.At.After(since.Add(chaosDrain/2))
+		return c.during(incident, func(f *fault) bool { return f.harsh }) || c.drained(incident)
 	case swarm.Wrong:
 	}
 	return false
+}
+
+// during says whether the request was in flight while such a fault went on, or shortly after.
+func (c *chaos) during(incident swarm.Incident, such func(*fault) bool) bool {
+	return slices.ContainsFunc(c.faults, func(one happened) bool {
+		return such(one.fault) && incident.At.After(one.began) && incident.At.Add(-incident.Took).Before(one.ended.Add(aftermath))
+	})
+}
+
+// drained says whether the session's pod had been deleted, and its drain was about to end.
+func (c *chaos) drained(incident swarm.Incident) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, deleted := c.deleted[incident.Owner]
+	return deleted && incident.At.After(since.Add(drainEnds))
 }
 
 // pick is a pod that serves.
