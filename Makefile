@@ -124,6 +124,14 @@ test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end t
 	  INSTALLER=$(CURDIR)/dist/install.yaml IMG_PREFIX=$(IMG_PREFIX) SLIPWAY_BUILD=$(VERSION) \
 	  go test -count=1 -v -tags e2e -timeout 60m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
+.PHONY: pictures
+pictures: ## Record the terminal sessions of docs/pictures on the cluster that is up (make demo brings one up).
+	hack/pictures.sh record "$(IMG_PREFIX)" "$(VERSION)"
+
+.PHONY: pictures-check
+pictures-check: ## Run the commands of these sessions again, and check that they print what the pictures show.
+	hack/pictures.sh check "$(IMG_PREFIX)" "$(VERSION)"
+
 .PHONY: conformance
 conformance: ## Run the official suite, a server from npm, clients of every revision, their logins and swarms of them against the adapter (needs npm).
 	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/... ./test/flows/... ./test/swarm/...
