@@ -146,9 +146,9 @@ func testsIn(t *testing.T, dir string) map[string]bool {
 	return tests
 }
 
-// Each file and package that docs/architecture.md names is there.
-func TestArchitectureNamesFiles(t *testing.T) {
-	text, err := os.ReadFile("../../docs/architecture.md")
+// Each file and package that docs/data-plane.md names is there.
+func TestDataPlaneNamesFiles(t *testing.T) {
+	text, err := os.ReadFile("../../docs/data-plane.md")
 	if err != nil {
 		t.Fatal(err)
 	}
