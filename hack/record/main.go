@@ -90,7 +90,7 @@ func one(ctx context.Context, opts options, path string, stdout, stderr io.Write
 
 // compare compares the text of the picture that is there with that of a new one.
 func compare(path string, picture []byte) error {
-	there, err := os.ReadFile(path) //nolint:gosec // It is beside the script that the user names.
+	there, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return errors.New("there is no picture yet: record it with make pictures")
 	}

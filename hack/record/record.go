@@ -105,7 +105,7 @@ func (r *recorder) run(ctx context.Context, step step) error {
 }
 
 func (r *recorder) command(ctx context.Context, text string) *exec.Cmd {
-	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", text) //nolint:gosec // Scripts are there to be run.
+	command := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", text)
 	command.Dir = r.directory
 	command.Env = append(os.Environ(), "TERM=xterm-256color", "LC_ALL=C.UTF-8", "PAGER=cat", "NO_COLOR=")
 	return command
@@ -203,7 +203,7 @@ func (r *recorder) shown(ctx context.Context, step step) error {
 		if len(frames) == 0 || pause > together {
 			frames = append(frames, frame{pause: pause})
 		}
-		_, err := screen.Write(chunk)
+		err := screen.write(chunk)
 		frames[len(frames)-1].rows = r.picture(screen, step)
 		return err
 	})

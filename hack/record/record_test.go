@@ -97,7 +97,7 @@ func TestPicture(t *testing.T) {
 		{time.Second, "\x1b[0mdone"},
 		{time.Second, "\r\x1b[K"},
 	} {
-		if _, err := screen.Write([]byte(written.text)); err != nil {
+		if err := screen.write([]byte(written.text)); err != nil {
 			t.Fatal(err)
 		}
 		frames = append(frames, frame{written.pause, r.picture(screen, s.steps[0])})

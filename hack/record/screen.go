@@ -29,14 +29,14 @@ type row struct {
 const unknown = '\ufffd' // stands for what a terminal would not show
 
 // screen is a terminal for programs that write line after line: they may color, return to the beginning
-// of the line and erase it. Write fails for everything else, so that a picture never shows anything
+// of the line and erase it. write fails for everything else, so that a picture never shows anything
 // but what a user would see.
 type screen struct {
 	columns int
 	rows    []row
 	column  int
 	style   style
-	pending []byte // the beginning of a sequence whose rest comes with the next Write
+	pending []byte // the beginning of a sequence whose rest comes with the next write
 }
 
 func newScreen(columns int) *screen { return &screen{columns: columns, rows: make([]row, 1)} }
@@ -49,20 +49,20 @@ func (s *screen) shown() []row {
 	return s.rows
 }
 
-// Write shows what a program writes.
-func (s *screen) Write(chunk []byte) (int, error) {
+// write shows what a program writes.
+func (s *screen) write(chunk []byte) error {
 	s.pending = append(s.pending, chunk...)
 	for len(s.pending) > 0 {
 		taken, err := s.next(s.pending)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		if taken == 0 { // the rest of it comes later
 			break
 		}
 		s.pending = s.pending[taken:]
 	}
-	return len(chunk), nil
+	return nil
 }
 
 // mostPending is longer than any sequence that is understood.

@@ -55,7 +55,7 @@ const (
 
 // readScript reads a script; errors name the line.
 func readScript(path string) (*script, error) {
-	file, err := os.Open(path) //nolint:gosec // The user names the script.
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read script: %w", err)
 	}
@@ -114,10 +114,7 @@ func (p *parser) set(number int, key, value string) (err error) {
 	case "desc":
 		p.desc = strings.TrimPrefix(p.desc+" "+value, " ")
 	case "size":
-		p.columns, p.room, err = pair(value, "x")
-		if err == nil && (p.columns < 20 || p.columns > mostColumns || p.room < 1 || p.room > mostRows) {
-			err = fmt.Errorf("size is from 20x1 to %dx%d", mostColumns, mostRows)
-		}
+		err = p.size(value)
 	case "fold":
 		p.head, p.tail, err = pair(value, " ")
 	case "exit":
@@ -126,6 +123,14 @@ func (p *parser) set(number int, key, value string) (err error) {
 		err = p.redact(number, value)
 	default:
 		err = fmt.Errorf("unknown key %q", key)
+	}
+	return err
+}
+
+func (p *parser) size(value string) (err error) {
+	p.columns, p.room, err = pair(value, "x")
+	if err == nil && (p.columns < 20 || p.columns > mostColumns || p.room < 1 || p.room > mostRows) {
+		return fmt.Errorf("size is from 20x1 to %dx%d", mostColumns, mostRows)
 	}
 	return err
 }

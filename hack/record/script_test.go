@@ -40,11 +40,11 @@ func TestScriptErrors(t *testing.T) {
 func TestScreenInParts(t *testing.T) {
 	const output = "\x1b[1;31mrøt\x1b[0m\r\n\x1b]0;title\x1b\\ab\bc\td\x1b[?25l\x1b(B"
 	whole, parts := newScreen(20), newScreen(20)
-	if _, err := whole.Write([]byte(output)); err != nil {
+	if err := whole.write([]byte(output)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range len(output) {
-		if _, err := parts.Write([]byte(output[i : i+1])); err != nil {
+		if err := parts.write([]byte(output[i : i+1])); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func TestScreenInParts(t *testing.T) {
 func TestErase(t *testing.T) {
 	for sequence, want := range map[string]string{"\x1b[K": "ab", "\x1b[1K": "   def", "\x1b[2K": ""} {
 		screen := newScreen(20)
-		if _, err := screen.Write([]byte("abcdef\rab" + sequence)); err != nil {
+		if err := screen.write([]byte("abcdef\rab" + sequence)); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.TrimRight(chars(screen.rows[0].cells), " "); got != want {
@@ -84,8 +84,8 @@ func TestRedact(t *testing.T) {
 		"in a text":    {`\d+ms`, "1s", "took 1234ms and more", "took 1s and more"},
 		"at the end":   {`\d+s$`, "5s", "a  123s", "a  5s"},
 		"a group":      {`demo:(\w)\w+`, "demo:$1", "demo:abc", "demo:a"},
-		"several":      {`\d`, "n", "1 2 3", "n n n"},
-		"wide letters": {`é`, "e", "é  é  x", "e  e  x"},
+		"several":      {`\d`, "", "a1b2c3", "abc"},
+		"wide letters": {`é`, "e", "é  è  x", "e  è  x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &script{}
