@@ -62,7 +62,7 @@ text{font:` + strconv.Itoa(fontSize) + `px ui-monospace,SFMono-Regular,Menlo,Con
 @keyframes ty{from{visibility:visible;transform:none}to{visibility:visible;transform:translateX(100%)}}
 .r{animation:in .01s linear backwards}
 .g{animation:on 1s linear}
-.c{animation:ty 1s linear backwards}
+.c{animation:ty 1s linear}
 @media (prefers-reduced-motion:reduce){*{animation:none!important}}
 `
 }
@@ -155,7 +155,7 @@ func classesOf(look style, used map[int]bool) (classes []string) {
 	return classes
 }
 
-// drawCover hides what is not typed yet. It moves to the right, a character at a time, with the cursor at
+// drawCover hides what is not typed yet. Before that, nothing of the line shows, and no cursor. The cover moves to the right, a character at a time, with the cursor at
 // its left edge.
 func drawCover(out *strings.Builder, l *line, top int) {
 	typed := len(l.cells) - l.prompt
