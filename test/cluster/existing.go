@@ -48,6 +48,11 @@ func (e *existing) Trust(_ context.Context, registry string) error {
 		"whoever runs them has to let their container runtime pull from it without TLS", registry)
 }
 
+func (e *existing) Mirror(_ context.Context, registry, _ string) error {
+	return fmt.Errorf("mirror %s: the nodes of an existing cluster are not ours: "+
+		"their operators have to let their container runtime pull its images from another registry", registry)
+}
+
 func (e *existing) Kill(_ context.Context, container string) error {
 	return fmt.Errorf("kill %s: the nodes of an existing cluster are not ours: "+
 		"whoever runs them has to kill a container's process there", container)

@@ -300,6 +300,21 @@ func (k *kind) Trust(ctx context.Context, registry string) error {
 	})
 }
 
+// Mirror writes or removes the file, in the way of Trust.
+func (k *kind) Mirror(ctx context.Context, registry, mirror string) error {
+	hosts, err := containerd.Mirror(registry, mirror)
+	if err != nil {
+		return err
+	}
+	const change = `rm -rf "$1" && if [ -n "$2" ]; then mkdir -p "$1" && printf %s "$2" >"$1/` + containerd.HostsFile + `"; fi`
+	return k.onEveryNode(ctx, func(node string) error {
+		if err := k.node(ctx, node, "sh", "-c", change, "mirror", kindCerts+"/"+registry, hosts); err != nil {
+			return fmt.Errorf("mirror %s: %w", registry, err)
+		}
+		return nil
+	})
+}
+
 // Kill ends the first process of a container as a crash would.
 func (k *kind) Kill(ctx context.Context, container string) error {
 	args, err := containerd.KillArgs(container)

@@ -31,6 +31,9 @@ const usage = `Usage: go run ./test/cluster COMMAND
   status             print how it is; exit code 1 when it is not healthy
   load TAR...        make images available to its nodes
   trust HOST:PORT    let its nodes pull from a registry that speaks plain HTTP
+  mirror REGISTRY HOST:PORT
+                     let its nodes pull the images of a registry, such as docker.io, from
+                     another one that speaks plain HTTP, or, with the word none, from itself
   kill CONTAINER-ID  kill the first process of a container, as a crash would
   cut CONTAINER-ID ADDRESS
                      drop all packets between the container's pod and an address,
@@ -55,6 +58,8 @@ type provider interface {
 	Status(ctx context.Context) error
 	Load(ctx context.Context, archives ...string) error
 	Trust(ctx context.Context, registry string) error
+	// Mirror has the nodes pull the images of a registry from another one, until the mirror is "none".
+	Mirror(ctx context.Context, registry, mirror string) error
 	Kill(ctx context.Context, container string) error
 	// Cut drops all packets between the pod of a container and an address, or everything, or lets them pass again.
 	Cut(ctx context.Context, container, address string, isCut bool) error
@@ -134,7 +139,7 @@ var arguments = map[string]struct {
 	words  string
 }{
 	"trust": {1, "one HOST:PORT"}, "kill": {1, "one container's id"}, "cut": {2, "one container's id and one address"}, "heal": {2, "one container's id and one address"},
-	"pin": {2, "the name of one node and one address"}, "stop-node": {1, "the name of one node"}, "start-node": {1, "the name of one node"},
+	"mirror": {2, "the name of one registry and one HOST:PORT"}, "pin": {2, "the name of one node and one address"}, "stop-node": {1, "the name of one node"}, "start-node": {1, "the name of one node"},
 }
 
 func newProvider(name, dir string) (provider, error) {
@@ -197,6 +202,8 @@ func disturb(ctx context.Context, cluster provider, args []string) error {
 	switch args[0] {
 	case "trust":
 		return cluster.Trust(ctx, args[1])
+	case "mirror":
+		return cluster.Mirror(ctx, args[1], args[2])
 	case "kill":
 		return cluster.Kill(ctx, args[1])
 	case "cut", "heal":

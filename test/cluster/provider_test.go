@@ -114,6 +114,7 @@ func TestKindCommandLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const mirror = `rm -rf "$1" && if [ -n "$2" ]; then mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml"; fi`
 	const kill = " ctr --namespace k8s.io task kill --signal SIGKILL "
 	tests := map[string]struct {
 		run  func(*kind) error
@@ -132,6 +133,14 @@ func TestKindCommandLines(t *testing.T) {
 				tool + "get nodes --name slipway",
 				`docker exec slipway-control-plane sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml" trust /etc/containerd/certs.d/172.18.0.1:5000 ` + hosts,
 				`docker exec slipway-worker sh -c mkdir -p "$1" && printf %s "$2" >"$1/hosts.toml" trust /etc/containerd/certs.d/172.18.0.1:5000 ` + hosts,
+			},
+		},
+		"mirror on every node": {
+			run: func(k *kind) error { return k.Mirror(t.Context(), "docker.io", "172.18.0.1:5000") },
+			want: []string{
+				tool + "get nodes --name slipway",
+				`docker exec slipway-control-plane sh -c ` + mirror + ` mirror /etc/containerd/certs.d/docker.io ` + hosts,
+				`docker exec slipway-worker sh -c ` + mirror + ` mirror /etc/containerd/certs.d/docker.io ` + hosts,
 			},
 		},
 		"kill on the node that has it": {
@@ -364,6 +373,9 @@ func TestExisting(t *testing.T) {
 	if err := cluster.Trust(t.Context(), "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
 		t.Errorf("trust: %v", err)
 	}
+	if err := cluster.Mirror(t.Context(), "docker.io", "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "their operators") {
+		t.Errorf("mirror: %v", err)
+	}
 	if err := cluster.Kill(t.Context(), "containerd://1"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
 		t.Errorf("kill: %v", err)
 	}
@@ -404,6 +416,7 @@ func TestUsage(t *testing.T) {
 		"load without archive":   {[]string{"load"}, "load needs archives"},
 		"trust without registry": {[]string{"trust"}, "trust needs one HOST:PORT"},
 		"trust of two":           {[]string{"trust", "a:1", "b:1"}, "trust needs one HOST:PORT"},
+		"mirror of nothing":      {[]string{"mirror", "docker.io"}, "mirror needs the name of one registry and one HOST:PORT"},
 		"kill without container": {[]string{"kill"}, "kill needs one container's id"},
 		"kill of two":            {[]string{"kill", "a", "b"}, "kill needs one container's id"},
 		"pin without address":    {[]string{"pin", "node"}, "pin needs the name of one node and one address"},

@@ -44,6 +44,22 @@ func PlainHTTP(registry string) (string, error) {
 `, registry), nil
 }
 
+// NoMirror is the address of a mirror that is taken away.
+const NoMirror = "none"
+
+// Mirror returns the content of the hosts file by which images of a registry come from another one, which has no TLS
+// and to which containerd says the registry's name (?ns=NAME). There is no way back to the registry itself: an image that the
+// mirror lacks does not exist. The content is empty for NoMirror. The registry becomes the name of a directory, as above.
+func Mirror(registry, mirror string) (string, error) {
+	if !host.MatchString(registry) {
+		return "", fmt.Errorf("registry %q: want a name without scheme, port or path, such as docker.io", registry)
+	}
+	if mirror == NoMirror {
+		return "", nil
+	}
+	return PlainHTTP(mirror)
+}
+
 // Everything is the address of all that is outside of a pod.
 const Everything = "everything"
 

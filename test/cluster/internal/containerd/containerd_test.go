@@ -112,3 +112,28 @@ func TestCut(t *testing.T) {
 		})
 	}
 }
+
+func TestMirror(t *testing.T) {
+	same, err := PlainHTTP("10.213.0.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ registry, mirror, want, wantErr string }{
+		"mirror":          {"docker.io", "10.213.0.1:5000", same, ""},
+		"no mirror":       {"docker.io", NoMirror, "", ""},
+		"way up":          {"..", "10.213.0.1:5000", "", "want a name"},
+		"path":            {"docker.io/mcp", NoMirror, "", "want a name"},
+		"port":            {"docker.io:443", NoMirror, "", "want a name"},
+		"mirror with TLS": {"docker.io", "https://10.213.0.1:5000", "", "want HOST:PORT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := Mirror(test.registry, test.mirror)
+			if (err != nil) != (test.wantErr != "") || err != nil && !strings.Contains(err.Error(), test.wantErr) {
+				t.Errorf("error %v, want %q", err, test.wantErr)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("hosts file (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -35,6 +35,27 @@ func (c *Cluster) Trust(_ context.Context, registry string) error {
 	})
 }
 
+// Mirror has containerd pull the images of a registry from another one, until the mirror is containerd.NoMirror.
+func (c *Cluster) Mirror(_ context.Context, registry, mirror string) error {
+	hosts, err := containerd.Mirror(registry, mirror)
+	if err != nil {
+		return err
+	}
+	if err := c.needRuntime(); err != nil {
+		return err
+	}
+	return c.progress.step("mirror "+registry, func() error {
+		dir := filepath.Join(c.certsDir(), registry)
+		if hosts == "" {
+			return os.RemoveAll(dir)
+		}
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+		return writeFile(filepath.Join(dir, containerd.HostsFile), []byte(hosts))
+	})
+}
+
 // Kill ends the first process of a container as a crash would: neither the
 // kubelet nor the process itself has a say in it.
 func (c *Cluster) Kill(ctx context.Context, container string) error {

@@ -54,6 +54,33 @@ func TestTrustWritesWhereContainerdLooks(t *testing.T) {
 	}
 }
 
+func TestMirrorComesAndGoes(t *testing.T) {
+	c := configured(t)
+	if err := c.Mirror(t.Context(), "docker.io", testRegistry); err == nil || !strings.Contains(err.Error(), "take the cluster up first") {
+		t.Errorf("mirror without a cluster: %v", err)
+	}
+	c.pretend(t, "containerd")
+	if err := c.Mirror(t.Context(), "docker.io", testRegistry); err != nil {
+		t.Fatal(err)
+	}
+	file := c.path("containerd", "certs.d", "docker.io", "hosts.toml")
+	hosts, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(hosts), `[host."http://`+testRegistry+`"]`) {
+		t.Errorf("hosts.toml: %s", hosts)
+	}
+	for range 2 { // Again is fine.
+		if err := c.Mirror(t.Context(), "docker.io", "none"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(file); !os.IsNotExist(err) {
+		t.Errorf("the mirror is still there: %v", err)
+	}
+}
+
 func TestTrustAndKillCheckFirst(t *testing.T) {
 	c := newCluster(t)
 	check := func(what string, err error, want string) {
