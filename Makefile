@@ -132,6 +132,11 @@ pictures: ## Record the terminal sessions of docs/pictures on the cluster that i
 pictures-check: ## Run the commands of these sessions again, and check that they print what the pictures show.
 	hack/pictures.sh check "$(IMG_PREFIX)" "$(VERSION)"
 
+.PHONY: test-docs
+test-docs: build-installer cluster-up ## Run every command of README, quick start and first hour on the cluster, as it stands there (needs root and npm). Takes Slipway away from the cluster.
+	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH \
+	  go test -count=1 -v -tags docs -timeout 60m -run TestPagesRun $(TEST_FLAGS) ./test/docs
+
 .PHONY: conformance
 conformance: ## Run the official suite, a server from npm, clients of every revision, their logins and swarms of them against the adapter (needs npm).
 	go test -count=1 -v -tags conformance -timeout 10m $(TEST_FLAGS) ./test/conformance/... ./test/everything/... ./test/eras/... ./test/flows/... ./test/swarm/...
