@@ -29,12 +29,14 @@ var documentedManifests = map[string]map[string]int{
 	"docs/how-to/auth-keycloak.md":        {"MCPServer": 1},
 	"docs/how-to/auth-entra.md":           {"MCPServer": 1},
 	"docs/how-to/auth-dex.md":             {"MCPServer": 1},
-	"docs/how-to/expose.md":               {"MCPServer": 1, "Ingress": 1, "HTTPRoute": 1},
+	"docs/connect.md":                     {"MCPServer": 1},
+	"docs/how-to/python.md":               {"MCPServer": 3},
+	"docs/how-to/expose.md":               {"MCPServer": 1, "Ingress": 1, "Gateway": 1, "HTTPRoute": 1, "NetworkPolicy": 1},
 }
 
 // The API server takes the manifests of the documentation, by strict validation.
 func TestDocumentedManifests(t *testing.T) {
-	installHTTPRoutes(t)
+	installGatewayAPI(t)
 	for page, want := range documentedManifests {
 		t.Run(page, func(t *testing.T) {
 			found := map[string]int{}
@@ -103,11 +105,14 @@ func wholeServer(spec map[string]any) map[string]any {
 const (
 	gatewayModule = "sigs.k8s.io/gateway-api@v1.6.3"
 	gatewaySum    = "h1:lKpJa5bGlraC/QeACvCpsHLdmO6y0iKfzVl6gzaFEYc="
-	httpRouteFile = "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"
+	gatewayFiles  = "config/crd/standard/gateway.networking.k8s.io_*.yaml"
 )
 
-// installHTTPRoutes has the API server know HTTPRoutes, from the published definition.
-func installHTTPRoutes(t *testing.T) {
+// gatewayKinds are those of the Gateway API that the documentation uses.
+var gatewayKinds = []string{"gateways", "httproutes"}
+
+// installGatewayAPI has the API server know Gateways and HTTPRoutes, from the published definitions.
+func installGatewayAPI(t *testing.T) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", gatewayModule)
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
@@ -119,16 +124,19 @@ func installHTTPRoutes(t *testing.T) {
 	if module.Sum != gatewaySum {
 		t.Fatalf("%s has the sum %s, want %s", gatewayModule, module.Sum, gatewaySum)
 	}
-	var definition apiextensionsv1.CustomResourceDefinition
-	readYAML(t, filepath.Join(module.Dir, filepath.FromSlash(httpRouteFile)), &definition)
-	if _, err := envtest.InstallCRDs(restConfig, envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{&definition}}); err != nil {
-		t.Fatalf("install HTTPRoute: %v", err)
+	definitions := make([]*apiextensionsv1.CustomResourceDefinition, len(gatewayKinds))
+	for i, kind := range gatewayKinds {
+		definitions[i] = &apiextensionsv1.CustomResourceDefinition{}
+		readYAML(t, filepath.Join(module.Dir, filepath.FromSlash(strings.Replace(gatewayFiles, "*", kind, 1))), definitions[i])
+	}
+	if _, err := envtest.InstallCRDs(restConfig, envtest.CRDInstallOptions{CRDs: definitions}); err != nil {
+		t.Fatalf("install the Gateway API: %v", err)
 	}
 }
 
 // What the how-to says of wrong manifests is worth something only if the API server notices them.
 func TestWrongManifestsAreRefused(t *testing.T) {
-	installHTTPRoutes(t)
+	installGatewayAPI(t)
 	tests := map[string]struct {
 		page, kind string
 		spoil      func(spec map[string]any)
@@ -136,6 +144,8 @@ func TestWrongManifestsAreRefused(t *testing.T) {
 	}{
 		"misspelled field of an HTTPRoute": {"docs/how-to/expose.md", "HTTPRoute", func(spec map[string]any) { spec["hostname"] = "x" }, "unknown field"},
 		"hostname that is none":            {"docs/how-to/expose.md", "HTTPRoute", func(spec map[string]any) { spec["hostnames"] = []any{"not a name"} }, "hostnames"},
+		"misspelled field of a Gateway":    {"docs/how-to/expose.md", "Gateway", func(spec map[string]any) { spec["listener"] = "x" }, "unknown field"},
+		"Gateway without a class":          {"docs/how-to/expose.md", "Gateway", func(spec map[string]any) { delete(spec, "gatewayClassName") }, "gatewayClassName"},
 		"misspelled field of an Ingress":   {"docs/how-to/expose.md", "Ingress", func(spec map[string]any) { spec["rule"] = "x" }, "unknown field"},
 		"misspelled field of an MCPServer": {"docs/how-to/expose.md", "MCPServer", func(spec map[string]any) { spec["acces"] = "x" }, "unknown field"},
 		"auth without rules":               {"docs/how-to/auth-dex.md", "MCPServer", func(spec map[string]any) { delete(spec, "access") }, "say who may call what"},
