@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/slipway-mcp/slipway/hack/internal/gobuild"
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
 )
 
@@ -72,7 +73,7 @@ func parsePlatforms(list string, opts *options) error {
 // run builds every image, writes it as an archive, pushes it if asked to, and
 // prints a line for each.
 func run(ctx context.Context, opts options, stdout io.Writer) (err error) {
-	src, err := readSource(ctx, opts.root)
+	src, err := gobuild.ReadSource(ctx, opts.root)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func run(ctx context.Context, opts options, stdout io.Writer) (err error) {
 	return nil
 }
 
-func build(ctx context.Context, opts options, src source, definition definition, binaries string, stdout io.Writer) error {
+func build(ctx context.Context, opts options, src gobuild.Source, definition definition, binaries string, stdout io.Writer) error {
 	images := make([]v1.Image, 0, len(opts.platforms))
 	for _, platform := range opts.platforms {
 		image, err := imagebuild.Image(definition.spec(opts, src, platform, binaries))

@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -21,6 +20,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/slipway-mcp/slipway/hack/internal/gobuild"
+	"github.com/slipway-mcp/slipway/hack/internal/gobuild/gobuildtest"
 )
 
 // adapterOnly keeps these tests quick: the manager's dependencies take minutes to
@@ -128,9 +130,9 @@ func TestLongImage(t *testing.T) { testImage(t, checkout(t)) }
 // testImage builds an image of a checkout and looks at it. The checkout is committed to a
 // repository of its own, in which nothing changes meanwhile.
 func testImage(t *testing.T, root string) {
-	ownGit(t)
+	gobuildtest.OwnGit(t)
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
-	commit(t, root)
+	gobuildtest.Commit(t, root)
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	opts := options{
@@ -153,9 +155,9 @@ func testImage(t *testing.T, root string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	src, err := readSource(t.Context(), root)
-	if err != nil || len(src.commit) != 40 {
-		t.Fatalf("commit %q, %v", src.commit, err)
+	src, err := gobuild.ReadSource(t.Context(), root)
+	if err != nil || len(src.Commit) != 40 {
+		t.Fatalf("commit %q, %v", src.Commit, err)
 	}
 	want := v1.Config{
 		Entrypoint: []string{"/adapter"},
@@ -165,7 +167,7 @@ func testImage(t *testing.T, root string) {
 			"org.opencontainers.image.title":       "slipway-adapter",
 			"org.opencontainers.image.description": adapterOnly(t)[0].description,
 			"org.opencontainers.image.version":     "v1.2.3",
-			"org.opencontainers.image.revision":    src.commit,
+			"org.opencontainers.image.revision":    src.Commit,
 		},
 	}
 	if diff := cmp.Diff(want, config.Config); diff != "" {
@@ -178,7 +180,7 @@ func testImage(t *testing.T, root string) {
 	dir := extract(t, image)
 	for _, program := range []string{"adapter", "launcher"} {
 		output, err := exec.CommandContext(t.Context(), filepath.Join(dir, program), "--version").CombinedOutput()
-		if got, want := string(output), program+" v1.2.3 (commit "+src.commit+", "; err != nil || !strings.HasPrefix(got, want) {
+		if got, want := string(output), program+" v1.2.3 (commit "+src.Commit+", "; err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("%s --version: %q, %v; want it to begin with %q", program, got, err, want)
 		}
 	}
@@ -231,77 +233,6 @@ func extract(t *testing.T, image v1.Image) string {
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(header.Name)), file, header.FileInfo().Mode()); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-// ownGit has git work in the directories of a test as it does everywhere else.
-func ownGit(t *testing.T) {
-	t.Helper()
-	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
-	t.Setenv("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z")
-	t.Setenv("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z")
-	t.Setenv("GIT_CEILING_DIRECTORIES", os.TempDir())
-	// A git hook that runs the tests sets these, and the commit below would land
-	// in the repository that the hook is for. Setenv first, to have them back.
-	for _, name := range []string{"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"} {
-		t.Setenv(name, "")
-		if err := os.Unsetenv(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// commit makes a directory a repository, or what changed in it another commit.
-func commit(t *testing.T, dir string) {
-	t.Helper()
-	for _, args := range [][]string{
-		{"init", "--quiet"}, {"add", "--all"},
-		{"-c", "user.name=n", "-c", "user.email=e@example.dev", "commit", "--quiet", "--allow-empty", "--message", "first"},
-	} {
-		if _, err := git(t.Context(), dir, args...); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestReadSource(t *testing.T) {
-	ownGit(t)
-	t.Setenv("SOURCE_DATE_EPOCH", "")
-	dir := t.TempDir()
-	check := func(when, commit, created string) {
-		t.Helper()
-		src, err := readSource(t.Context(), dir)
-		if err != nil {
-			t.Fatalf("%s: %v", when, err)
-		}
-		if got := src.created.UTC().Format(time.RFC3339); src.commit != commit || got != created {
-			t.Errorf("%s: %s at %s, want %s at %s", when, src.commit, got, commit, created)
-		}
-	}
-	run := func(args ...string) string {
-		t.Helper()
-		output, err := git(t.Context(), dir, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return output
-	}
-
-	check("outside of git", "unknown", "1970-01-01T00:00:00Z")
-	run("init", "--quiet")
-	check("before the first commit", "unknown", "1970-01-01T00:00:00Z")
-	commit(t, dir)
-	head := run("rev-parse", "HEAD")
-	check("at a commit", head, "2026-01-02T03:04:05Z")
-	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	check("with a change", head+"-dirty", "2026-01-02T03:04:05Z")
-	t.Setenv("SOURCE_DATE_EPOCH", "42")
-	check("with SOURCE_DATE_EPOCH", head+"-dirty", "1970-01-01T00:00:42Z")
-	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if _, err := readSource(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "SOURCE_DATE_EPOCH") {
-		t.Errorf("with a wrong SOURCE_DATE_EPOCH: %v", err)
 	}
 }
 
