@@ -1,0 +1,3 @@
+-- Left out is the default, and what a manifest in Git most likely says.
+obj.spec.suspend = nil
+return obj
