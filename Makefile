@@ -183,6 +183,7 @@ tidy: ## Bring every go.mod in line with the imports.
 	cd hack/kube && go mod tidy && for modules in v*.mod; do go mod tidy -modfile="$$modules"; done
 	cd internal/rpc/testdata/segmentio && go mod tidy
 	cd test/idp && go mod tidy
+	cd hack/release/krew && go mod tidy
 
 .PHONY: verify
 verify: generate fmt tidy lint crd-compat ## Check generated files, formatting, modules, lint and the API; fails on a dirty tree.
@@ -243,6 +244,13 @@ push: ## Build the images and push them (IMG_PREFIX=registry/path).
 .PHONY: build-installer
 build-installer: ## Write dist/install.yaml, which installs the operator.
 	hack/installer.sh "$(IMG_PREFIX)" "$(VERSION)"
+
+RELEASE_IMG_PREFIX ?= ghcr.io/slipway-mcp/slipway
+
+.PHONY: release-dry-run
+release-dry-run: ## Write everything that a release publishes to dist/release and upload nothing: VERSION=v0.1.0 (compiles kubectl mcp for five platforms, which takes minutes).
+	rm -rf dist/release
+	go run ./hack/release --version "$(VERSION)" --prefix "$(RELEASE_IMG_PREFIX)" --platforms "$(PLUGIN_PLATFORMS)"
 
 .PHONY: clean
 clean: ## Remove what the build wrote into the checkout.
