@@ -63,7 +63,7 @@ func (s *state) refuseForeign(kind string, object metav1.Object) {
 		s.again(leftoverRecheck)
 		return
 	}
-	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: %s; it is left as it is", kind, name, reason.DeleteOther))
+	s.refuse(mcpv1alpha1.ReasonNameConflict, fmt.Sprintf("%s %s exists and does not belong to this MCPServer: %s; Slipway does not touch it", kind, name, reason.DeleteOther))
 	s.again(foreignRecheck)
 }
 

@@ -56,8 +56,8 @@ const (
 
 	// OutOfMemoryV1 is what happens on nodes with cgroup v1 when one session runs out
 	// of memory: the node's kernel and kubelet decide who dies.
-	OutOfMemoryV1 = "that session ends"
+	OutOfMemoryV1 = "only that session ends"
 
 	// OutOfMemoryV2 is the same on nodes with cgroup v2. At once is within Death.
-	OutOfMemoryV2 = "every session of the pod ends, at once and with a clear error"
+	OutOfMemoryV2 = "every session of the pod ends immediately, with a clear error"
 )

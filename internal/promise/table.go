@@ -18,30 +18,30 @@ type row struct {
 
 func rows() []row {
 	return []row{
-		{"image present, one server at a time: `kubectl apply` → Ready and Verified", atMost(Ready), []string{endToEnd}},
-		{"server broken → Ready is False, and the status names the cause", atMost(Broken), []string{endToEnd}},
-		{"the server's process dies during a call → the client has a JSON-RPC error", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
-		{"one session runs out of memory", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
-		{"`auth`, `access` or `audit` changed → enforced in running pods, none restarted", atMost(Access), []string{endToEnd}},
-		{"the same → sent to each pod that the operator reaches", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
-		{"a pod of several comes, becomes ready, is deleted or is gone → the list of pods is sent to each pod that the operator reaches, at most four times a second", atMost(ListPushed), []string{"internal/prober: TestListsAreSentAtOnce"}},
-		{"`replicas` lowered → the operator deletes pods, those that clients miss least", atMost(ScaleDown), []string{"internal/controller: TestScaleDownInSteps"}},
-		{"issuer signs with a new key → pods accept its tokens", atMost(NewKey), []string{
+		{"Start: from `kubectl apply` to Ready and Verified, with the images on the node, one server at a time", atMost(Ready), []string{endToEnd}},
+		{"Failure: from a broken server to Ready=False with the cause in the status", atMost(Broken), []string{endToEnd}},
+		{"Crash: from the death of the server's process to a JSON-RPC error for each call in flight", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
+		{"Out of memory: what ends when one session exhausts the memory limit", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
+		{"Access rules: from a change of `auth`, `access` or `audit` until running pods enforce it, without a restart", atMost(Access), []string{endToEnd}},
+		{"Access rules: from the change until the operator has sent it to each pod that it can reach", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
+		{"Replicas: from a pod being added, ready, deleted or gone until the operator has sent the new list of pods to each pod that it can reach (at most four times a second)", atMost(ListPushed), []string{"internal/prober: TestListsAreSentAtOnce"}},
+		{"Scale-down: from a lower `replicas` until the operator starts to delete pods", atMost(ScaleDown), []string{"internal/controller: TestScaleDownInSteps"}},
+		{"New issuer key: from the first token that it signs until pods accept it", atMost(NewKey), []string{
 			"internal/prober: TestUnknownKeyIsToldInTime", "internal/issuer: TestNewKeyIsFetchedAtOnce", "test/integration/controller: TestNewKeyCountsInTime",
 		}},
-		{"issuer withdraws a key → sent to pods", atMost(WithdrawnKey), []string{"internal/issuer: TestWithdrawnKeyGoesInTime"}},
-		{"issuer cannot be reached, and its last keys stay → an Event says so", "after " + words(StaleKeys), []string{"internal/controller: TestStaleKeysAreToldOnce"}},
-		{"allowed hosts, allowed origins or verbosity changed → in effect in running pods, none restarted", atMost(Settings), []string{endToEnd}},
-		{"leader lost → reconciling again", atMost(Failover), []string{endToEnd}},
-		{"nothing changes → no write to the API server", "watched for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},
-		{"operator upgraded → pods of MCPServers restarted", count(UpgradeRestarts), []string{"test/integration/controller: TestUpgradeRestartsNothing", endToEnd}},
+		{"Withdrawn issuer key: until the operator has sent the change to pods", atMost(WithdrawnKey), []string{"internal/issuer: TestWithdrawnKeyGoesInTime"}},
+		{"Unreachable issuer: pods keep its last keys; an Event warns", "after " + words(StaleKeys), []string{"internal/controller: TestStaleKeysAreToldOnce"}},
+		{"Live settings: from a change of allowed hosts, allowed origins or verbosity until it is in effect in running pods, without a restart", atMost(Settings), []string{endToEnd}},
+		{"Failover: from the loss of the leading manager until another one reconciles", atMost(Failover), []string{endToEnd}},
+		{"At rest: no writes to the API server while nothing changes", "none; tests watch for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},
+		{"Operator upgrade: pods of MCPServers that restart", count(UpgradeRestarts), []string{"test/integration/controller: TestUpgradeRestartsNothing", endToEnd}},
 	}
 }
 
 // Table is all promises, in Markdown.
 func Table() string {
 	var table strings.Builder
-	table.WriteString("| promise | value | asserted by |\n|---|---|---|\n")
+	table.WriteString("| guarantee | value | tested by |\n|---|---|---|\n")
 	for _, r := range rows() {
 		fmt.Fprintf(&table, "| %s | %s | %s |\n", r.promise, r.value, strings.Join(r.asserted, "; "))
 	}

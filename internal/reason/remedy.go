@@ -12,40 +12,40 @@ type Remedy string
 const (
 	SetCommand       Remedy = `set spec.command to the server's program, such as ["node", "dist/index.js"]`
 	PushImage        Remedy = "correct spec.image, or push the image"
-	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have credentials"
-	SkipRegistry     Remedy = "set spec.command, so that the operator need not ask the registry"
-	DeleteOther      Remedy = "delete it, or give the MCPServer another name"
-	AddAuth          Remedy = "add spec.auth, which says whose tokens count, and spec.access.rules, which say who may call what"
-	ReachIssuer      Remedy = "check the url and caBundle in spec.auth.issuers, and that the operator can reach the issuer"
+	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have registry credentials"
+	SkipRegistry     Remedy = "set spec.command, and the operator no longer needs the registry"
+	DeleteOther      Remedy = "delete that object, or create the MCPServer under another name"
+	AddAuth          Remedy = "add spec.auth (which tokens to accept) and spec.access.rules (which callers can use which tools)"
+	ReachIssuer      Remedy = "check url and caBundle in spec.auth.issuers, and that the operator can reach the issuer"
 	CorrectAccess    Remedy = "correct spec.auth and spec.access"
 	ShrinkAccess     Remedy = "use fewer or shorter rules in spec.access, or fewer issuers in spec.auth"
-	ReplacePods      Remedy = "replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh"
-	DeleteKeys       Remedy = "delete it, and the operator makes a new one"
+	ReplacePods      Remedy = "replace the pods with kubectl mcp refresh, or with a new value of the annotation mcp.slipway.dev/refresh"
+	DeleteKeys       Remedy = "delete that Secret, and the operator creates a new one"
 
 	CorrectImage     Remedy = "correct spec.image"
 	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"
-	CheckRegistry    Remedy = "check spec.image, and that the registry can be reached from the node"
-	BringImage       Remedy = "bring the image to the node, or change spec.imagePullPolicy, which forbids to pull it"
-	CheckRuntime     Remedy = "check the image and the container runtime of the node"
-	SignImage        Remedy = "sign the image as the node demands"
-	BringAdapter     Remedy = "have the platform team make the adapter's image available to the nodes: it comes with the operator"
+	CheckRegistry    Remedy = "check spec.image, and that the node can reach the registry"
+	BringImage       Remedy = "load the image onto the node, or change spec.imagePullPolicy, which is Never"
+	CheckRuntime     Remedy = "check the image and the node's container runtime"
+	SignImage        Remedy = "sign the image as the node's signature policy requires"
+	BringAdapter     Remedy = "ask your platform team to make the adapter's image available to the nodes: it is part of the operator's installation"
 
 	CheckCommand  Remedy = "check spec.command, spec.args and spec.workingDir"
 	MoreMemory    Remedy = "raise spec.resources.limits.memory"
-	MoreProcesses Remedy = "raise the limit of processes of the node, or lower spec.session.maxPerPod"
+	MoreProcesses Remedy = "raise the node's limit on processes, or lower spec.session.maxPerPod"
 	// CorrectServer is for a server that ends by itself. What it wrote says what to correct.
-	CorrectServer Remedy = "correct what its output complains about, often in spec.env, spec.envFrom or spec.args"
+	CorrectServer Remedy = "resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args"
 
-	CheckTransport Remedy = "check that it speaks what spec.transport says: stdio, or streamable-http or sse with their port"
-	CheckEndpoint  Remedy = "check that it speaks what spec.transport says, at the port and the path that are there"
-	CheckPortLater Remedy = "if that lasts, check the port in spec.transport"
+	CheckTransport Remedy = "check that spec.transport matches the server: stdio, streamable-http or sse, and the port if it speaks HTTP"
+	CheckEndpoint  Remedy = "check that spec.transport has the server's type, port and path"
+	CheckPortLater Remedy = "if this lasts, check the port in spec.transport"
 	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on all addresses or on localhost"
 
-	OtherPorts        Remedy = "have the server use other ports than 16270, 16271 and 16272, which are the adapter's: containers of a pod share them"
+	OtherPorts        Remedy = "change the server's ports: 16270, 16271 and 16272 belong to the adapter in the same pod"
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
 
-	MoreSessions Remedy = "if clients are turned away too, raise spec.session.maxPerPod or spec.replicas"
-	LetManagerIn Remedy = "if a NetworkPolicy is in the way, let the operator's namespace in at the ports 16270 and 16271"
+	MoreSessions Remedy = "if clients are refused too, raise spec.session.maxPerPod or spec.replicas"
+	LetManagerIn Remedy = "if a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271"
 )
 
 // remedies are all of them.

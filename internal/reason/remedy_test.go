@@ -18,8 +18,8 @@ func TestSplit(t *testing.T) {
 		"with a tail":       {mcpv1alpha1.ReasonServerSilent, "silent; " + string(CheckTransport) + ", and see kubectl logs a", "silent; see kubectl logs a", CheckTransport.Sentence()},
 		"the longer of two": {mcpv1alpha1.ReasonServerIncompatible, "HTTP 404; " + string(CheckEndpoint), "HTTP 404", CheckEndpoint.Sentence()},
 		"of a server, too":  {mcpv1alpha1.ReasonServerExits, "it wrote: x; " + string(DeleteOther) + "; " + string(CorrectServer) + "; see y", "it wrote: x; " + string(DeleteOther) + "; see y", CorrectServer.Sentence()},
-		"of a server alone": {mcpv1alpha1.ReasonReferenceNotFound, "Secret x" + string(DeleteOther), "Secret x" + string(DeleteOther), "Create what is missing, or mark it optional."},
-		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create what is missing, or mark it optional."},
+		"of a server alone": {mcpv1alpha1.ReasonReferenceNotFound, "Secret x" + string(DeleteOther), "Secret x" + string(DeleteOther), "Create the missing object or key, or mark the reference optional."},
+		"none":              {mcpv1alpha1.ReasonReferenceNotFound, "Secret x does not exist", "Secret x does not exist", "Create the missing object or key, or mark the reference optional."},
 		"nothing to do":     {mcpv1alpha1.ReasonVerified, "fine", "fine", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,25 +93,25 @@ func AllOwned() []Owned {
 	return []Owned{
 		{
 			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName, IsChanged: true,
-			Purpose: "the server's keys: manager and adapters prove themselves to each other with them, and session ids are sealed with them",
+			Purpose: "the server's keys: operator and adapters authenticate each other with them, and encrypt session ids",
 		},
 		{
 			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName, IsChanged: true,
-			Purpose: "a key to list and end sessions, for `kubectl mcp sessions`; it opens nothing else",
+			Purpose: "a key for `kubectl mcp sessions`; it can list and end sessions, and nothing else",
 		},
 		{
 			ID: ObjectRevision, Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Resource: "controllerrevisions",
-			Purpose:    "the pod template as it was rendered; the last three are kept",
+			Purpose:    "the rendered pod template; Slipway keeps the last three",
 			IsUnwanted: never, // the controller decides by their number
 		},
 		{
 			ID: ObjectSettings, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: SettingsName, HasStep: true,
-			Purpose: "settings and access rules that adapters apply without a restart, see [below](#what-changes-without-a-restart); mounted into their container",
+			Purpose: "settings and access rules that adapters apply [without a restart](#live-settings)",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return SettingsConfigMap(p.Server, p.Settings, p.Access) },
 		},
 		{
 			ID: ObjectServiceAccount, Kind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Resource: "serviceaccounts", Name: serverName,
-			Purpose:    "what the pods run as, without rights and without a token; Slipway creates none if you set `serviceAccountName`",
+			Purpose:    "the identity of the pods, without rights and without a token; not created if you set `serviceAccountName`",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(ServiceAccount(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return serviceAccountName(p.Server) != p.Server.Name }, IsUsedByPods: true,
 		},
@@ -123,7 +123,7 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectPodDisruptionBudget, Kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Name: serverName,
-			Purpose:    "only with more than one replica: node drains take one pod at a time",
+			Purpose:    "with more than one replica: node drains evict one pod at a time",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(PodDisruptionBudget(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return PodDisruptionBudget(p.Server) == nil },
 		},
@@ -137,7 +137,7 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectCatalog, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: CatalogName, HasStep: true,
-			Purpose: "everything that the server offers, with schemas",
+			Purpose: "everything that the server offers, including schemas",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return CatalogConfigMap(p.Server, *p.Catalog) },
 		},
 	}

@@ -43,13 +43,13 @@ func brokenServers() []brokenServer {
 	serveHTTP := func(s *spec) { s.Command, s.Args = []string{"/everything-server"}, []string{"-http", "127.0.0.1:3000"} }
 	return []brokenServer{
 		{
-			name: "missing-secret", spec: wantsToken, cause: "Secret token, which env TOKEN refers to, does not exist", fix: "Create what is missing, or mark it optional.",
+			name: "missing-secret", spec: wantsToken, cause: "Secret token, which env TOKEN refers to, does not exist", fix: "Create the missing object or key, or mark the reference optional.",
 			repair: func(ctx context.Context, namespace string) {
 				Expect(cluster.Create(ctx, secret(namespace, "token", "value"))).To(Succeed())
 			},
 		},
 		{
-			name: "missing-key", spec: wantsOther, cause: "Secret other", fix: "Create what is missing, or mark it optional.",
+			name: "missing-key", spec: wantsOther, cause: "Secret other", fix: "Create the missing object or key, or mark the reference optional.",
 			before: func(ctx context.Context, namespace string) {
 				Expect(cluster.Create(ctx, secret(namespace, "other", "password"))).To(Succeed())
 			},

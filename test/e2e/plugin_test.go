@@ -90,7 +90,7 @@ var _ = Describe("kubectl mcp", Label("sessions"), func() {
 		Expect(found.Code).To(Equal(4), found.Out)
 		Expect(found.Out).To(And(
 			ContainSubstring("the manager is ready"), ContainSubstring("your rights: you may use every command"),
-			ContainSubstring("fail  "+namespace+"/broken: ServerExits: "), ContainSubstring("fix: Correct what its output complains about"),
+			ContainSubstring("fail  "+namespace+"/broken: ServerExits: "), ContainSubstring("fix: Resolve the error in its output"),
 			ContainSubstring("ok    "+namespace+"/"+server.Name+": a session was opened, and lists 18 tools")))
 
 		Expect(kubectlMCP(ctx, namespace, "call", server.Name, "stderr", "text=a line of the server", "n=1")).To(HaveField("Code", 0))

@@ -189,7 +189,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 				serverOf(p).RestartCount = 1
 			},
 			want: "ServerExits", with: stalled,
-			words: []string{"exit code 3; it wrote: a\nb\nc\n…\none\ntwo\nthree\nfour\nfive; correct what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server --previous"},
+			words: []string{"exit code 3; it wrote: a\nb\nc\n…\none\ntwo\nthree\nfour\nfive; resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server --previous"},
 		},
 		"it ran out of memory": {
 			pod:  func(p *corev1.Pod) { serverOf(p).State, serverOf(p).RestartCount = terminated(137, "OOMKilled", ""), 1 },
@@ -247,13 +247,13 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the process ends": {
 			result: reported(adapterapi.Exited, "the server's process ended: exit code 7; its last lines on standard error: a\nb\nc\n"+strings.Repeat("old\n", 20)+"1\n2\n3\n4\nno such table"),
 			want:   "ServerExits", with: stalled,
-			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: a\nb\nc\n…\n1\n2\n3\n4\nno such table; correct what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server"},
+			words: []string{"pod a: the server's process ended: exit code 7; its last lines on standard error: a\nb\nc\n…\n1\n2\n3\n4\nno such table; resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server"},
 		},
 		"the process ends with a stack trace": {
 			result: reported(adapterapi.Exited, "the server's process ended: exit code 1; its last lines on standard error: Error: DATABASE_URL is not set\n"+
 				strings.Repeat("    at run (node:internal/main:1:2)\n", 9)+"\nNode.js v26.10.0\n"),
 			want: "ServerExits", with: stalled,
-			words: []string{"exit code 1; its last lines on standard error: Error: DATABASE_URL is not set; correct what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server"},
+			words: []string{"exit code 1; its last lines on standard error: Error: DATABASE_URL is not set; resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a -c mcp-server"},
 		},
 		"the process cannot be started": {
 			result: reported(adapterapi.Unstartable, "nodee: no such file"),

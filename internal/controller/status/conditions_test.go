@@ -413,7 +413,7 @@ func TestMessageOfReady(t *testing.T) {
 		"not verified": {
 			func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Full, Message: "HTTP 503"} },
 			"1 of 1 pod ready; not verified: the server has no room for another session, so nothing could be checked; it is tried again; " +
-				"if clients are turned away too, raise spec.session.maxPerPod or spec.replicas; pod a: HTTP 503",
+				"if clients are refused too, raise spec.session.maxPerPod or spec.replicas; pod a: HTTP 503",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -57,13 +57,13 @@ func TestServer(t *testing.T) {
 		}},
 		"stalled": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"},
-				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1; correct what its output complains about, often in spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a"})
+				metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1; resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args; see kubectl logs -n ns a"})
 		}, []string{
-			"fail ServerExits: exit code 1; see kubectl logs -n ns a | Correct what its output complains about, often in spec.env, spec.envFrom or spec.args.",
+			"fail ServerExits: exit code 1; see kubectl logs -n ns a | Resolve the error in its output, which often points to spec.env, spec.envFrom or spec.args.",
 		}},
 		"stalled, and serves": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonReferenceNotFound, Message: "Secret x does not exist"})
-		}, []string{"warn ReferenceNotFound: Secret x does not exist | Create what is missing, or mark it optional."}},
+		}, []string{"warn ReferenceNotFound: Secret x does not exist | Create the missing object or key, or mark the reference optional."}},
 		"broken, and tried again": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonImagePullFailed, Message: "no such image; correct spec.image"},
 				metav1.Condition{Type: mcpv1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonImagePullFailed})
@@ -77,7 +77,7 @@ func TestServer(t *testing.T) {
 		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes long, look at kubectl describe pod."}},
 		"unreachable": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions[1] = metav1.Condition{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: mcpv1alpha1.ReasonUnreachable, Message: "connection refused"}
-		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is in the way, let the operator's namespace in at the ports 16270 and 16271. See install.md, Network."}},
+		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271. See install.md, Network."}},
 		"a tag": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image, s.Spec.Command = "tickets:1", []string{"x"} }, []string{
 			"warn the image has a tag that can move, or none, so pods may run different programs: tickets:1 | Name the image by its digest.",
 		}},
@@ -107,11 +107,11 @@ func TestServer(t *testing.T) {
 		}, []string{"ok Ready, 14 tools, 1 of 1 pods", "ok auth.mode is Server: the server checks tokens itself, and each 401 or 403 is its own"}},
 		"auth that is not everywhere yet": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionUnknown, mcpv1alpha1.ReasonAccessPending)
-		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, see Verified, whose message says why a pod cannot be asked.", "ok " + needsToken}},
+		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, read the message of Verified: it says why the operator cannot reach a pod.", "ok " + needsToken}},
 		"auth that is not enforced, and Ready says so": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
 			s.Status.Conditions[0] = metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonAccessNotEnforced, Message: "too old: a; " + string(reason.ReplacePods)}
-		}, []string{"fail AccessNotEnforced: too old: a | Replace the pods, for instance with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
+		}, []string{"fail AccessNotEnforced: too old: a | Replace the pods with kubectl mcp refresh, or with a new value of the annotation mcp.slipway.dev/refresh.", "ok " + needsToken}},
 		"auth that is not enforced": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
 			s.Status.Conditions[len(s.Status.Conditions)-1].Message = "too large; " + string(reason.ShrinkAccess)
@@ -136,7 +136,7 @@ func TestServer(t *testing.T) {
 			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
 			s.Status.Access = &mcpv1alpha1.AccessStatus{Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}}}
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonIssuerUnavailable, Message: "corp: refused"})
-		}, []string{"warn IssuerUnavailable: corp: refused | Check the url and caBundle in spec.auth.issuers, and that the operator can reach the issuer.", "ok " + needsToken + "; every pod enforces this"}},
+		}, []string{"warn IssuerUnavailable: corp: refused | Check url and caBundle in spec.auth.issuers, and that the operator can reach the issuer.", "ok " + needsToken + "; every pod enforces this"}},
 		"a long name": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Catalog.Tools = append(s.Status.Catalog.Tools, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("x", 35)}, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("y", 34)})
 		}, []string{"warn the names of 1 tools have more than 34 characters, so some clients cannot use them: " + strings.Repeat("x", 35) + " | Give them shorter names in the server."}},
