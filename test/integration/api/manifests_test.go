@@ -22,7 +22,8 @@ import (
 var documentedManifests = map[string]map[string]int{
 	"docs/quick-start.md":                 {"MCPServer": 1},
 	"docs/first-hour.md":                  {"MCPServer": 2},
-	"docs/mcpserver.md":                   {"MCPServer": 7, "HorizontalPodAutoscaler": 1},
+	"docs/mcpserver.md":                   {"MCPServer": 9},
+	"docs/scaling.md":                     {"MCPServer": 1, "HorizontalPodAutoscaler": 1},
 	"docs/install.md":                     {"MCPServer": 1, "NetworkPolicy": 2},
 	"docs/security.md":                    {"MCPServer": 1},
 	"docs/how-to/auth-serviceaccounts.md": {"MCPServer": 1, "ServiceAccount": 1, "Pod": 1},
