@@ -154,7 +154,7 @@ func verified() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonUnauthorized}, "Unknown",
 			"the server answers 401 or 403: it requires credentials that the operator does not have",
-			"None if your clients have credentials. Slipway cannot verify such a server.",
+			"Nothing, if your clients have credentials: Slipway cannot verify such a server.",
 		},
 		{condition, []string{mcpv1alpha1.ReasonSuspended, mcpv1alpha1.ReasonScaledToZero}, "Unknown", "there is no pod to check", ""},
 	}
@@ -172,7 +172,7 @@ func enforced() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
 			"either a ready pod has an adapter that is too old to enforce rules, so anyone who can reach the pod can call every tool; " +
-				"or the adapters cannot load the rules, usually because they are too large. In the second case pods keep enforcing the last rules. If those were more open than the spec, for example because `auth` is new, pods refuse every client",
+				"or the adapters cannot load the rules, usually because they are too large. In the second case pods keep enforcing the last rules. They refuse every client if the last rules allow more than the spec does, for example because `auth` is new",
 			anyOf(ReplacePods, ShrinkAccess, CorrectAccess),
 		},
 	}
