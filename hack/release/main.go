@@ -20,7 +20,7 @@ import (
 // options are what the command line says.
 type options struct {
 	root      string // of the checkout
-	source    string // of the module that kubectl-mcp is compiled from: root, but for tests
+	source    string // of the module that kubectl-mcp is compiled from, and of the commit: root, but for tests
 	out       string
 	version   string
 	prefix    string // of the names of images
@@ -55,7 +55,7 @@ func run(ctx context.Context, opts options, stdout io.Writer) error {
 	if err := checkVersion(opts.version); err != nil {
 		return err
 	}
-	src, err := gobuild.ReadSource(ctx, opts.root)
+	src, err := gobuild.ReadSource(ctx, opts.source)
 	if err != nil {
 		return err
 	}

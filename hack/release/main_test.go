@@ -20,7 +20,8 @@ import (
 
 const testVersion = "v0.1.0-rc.1"
 
-// stub is a module whose kubectl-mcp only tells its version: the real one takes minutes to compile.
+// stub is a module whose kubectl-mcp only tells its version: the real one takes minutes to compile. It is not in git, so
+// that commits to this checkout during a test change nothing.
 func stub(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
