@@ -88,8 +88,11 @@ func (s *Source) Missing(text string) string {
 	return ""
 }
 
-// isWord matches a literal that is a word alone. Words are in every sentence, so two in a row prove nothing.
-var isWord = regexp.MustCompile(`^[A-Za-z]+ ?$`)
+// word matches a literal that is a word alone.
+var word = regexp.MustCompile(`^[A-Za-z]+ ?$`)
+
+// isShortWord reports whether a piece is a word. Words are in every sentence, so two in a row prove nothing.
+func isShortWord(piece string) bool { return len(piece) < leastPiece && word.MatchString(piece) }
 
 // leastPiece is the least length of a piece of a literal beside another literal. Shorter ones are found by chance.
 const leastPiece = 12
@@ -104,20 +107,19 @@ func (s *Source) has(fragment string) bool {
 	byWord, byOther := make([]bool, len(fragment)+1), make([]bool, len(fragment)+1)
 	byOther[0] = true
 	for i := leastPiece; i <= len(fragment); i++ {
-		byOther[i] = slices.ContainsFunc(s.endsSo[fragment[i-leastPiece:i]], func(text string) bool { return strings.HasSuffix(text, fragment[:i]) })
+		byOther[i] = s.ends(fragment[:i])
 	}
 	for i := range fragment {
 		if !byWord[i] && !byOther[i] {
 			continue
 		}
-		rest := fragment[i:]
-		if len(rest) >= leastPiece && slices.ContainsFunc(s.beginsSo[rest[:leastPiece]], func(text string) bool { return strings.HasPrefix(text, rest) }) {
+		if s.begins(fragment[i:]) {
 			return true
 		}
 		for j := i + 1; j <= len(fragment); j++ {
 			switch piece := fragment[i:j]; {
 			case !s.known[piece]:
-			case len(piece) >= leastPiece || !isWord.MatchString(piece):
+			case !isShortWord(piece):
 				byOther[j] = true
 			case byOther[i]:
 				byWord[j] = true
@@ -125,4 +127,15 @@ func (s *Source) has(fragment string) bool {
 		}
 	}
 	return byWord[len(fragment)] || byOther[len(fragment)]
+}
+
+// begins reports whether a literal begins with a text that is long enough to tell.
+func (s *Source) begins(text string) bool {
+	return len(text) >= leastPiece && slices.ContainsFunc(s.beginsSo[text[:leastPiece]], func(literal string) bool { return strings.HasPrefix(literal, text) })
+}
+
+// ends reports the same of its end.
+func (s *Source) ends(text string) bool {
+	at := len(text) - leastPiece
+	return at >= 0 && slices.ContainsFunc(s.endsSo[text[at:]], func(literal string) bool { return strings.HasSuffix(literal, text) })
 }
