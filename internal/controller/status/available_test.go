@@ -73,7 +73,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 				adapterOf(p).State = waiting("ErrImagePull", "denied")
 				serverOf(p).State = waiting("PodInitializing", "")
 			},
-			want: "ImagePullFailed", with: stalled, words: []string{"the adapter's image slipway/adapter:1 cannot be pulled: denied", "the platform team"},
+			want: "ImagePullFailed", with: stalled, words: []string{"the adapter's image slipway/adapter:1 cannot be pulled: denied", "your platform team"},
 		},
 		"a key is missing": {
 			pod: func(p *corev1.Pod) {
@@ -226,7 +226,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the adapter's port is taken": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(1, "Error", portIsTaken) },
 			want: "PodsNotReady", with: reconciling,
-			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "other ports than 16270, 16271 and 16272", "-c mcp-adapter"},
+			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "change the server's ports: 16270, 16271 and 16272", "-c mcp-adapter"},
 		},
 		"the adapter's port is taken, and its hook fails": {
 			pod: func(p *corev1.Pod) {
@@ -276,12 +276,12 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the server speaks something else": {
 			result: reported(adapterapi.Broken, "invalid character 'H'"),
-			want:   "ServerIncompatible", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'; check that it speaks what spec.transport says"},
+			want:   "ServerIncompatible", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'; check that spec.transport matches the server"},
 		},
 		"the HTTP server has another path": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
 			result: reported(adapterapi.Broken, "probe connect: Rejected (POST http://127.0.0.1:3000/mcp: HTTP 404)"),
-			want:   "ServerIncompatible", with: stalled, words: []string{"POST http://127.0.0.1:3000/mcp: HTTP 404", "at the port and the path"},
+			want:   "ServerIncompatible", with: stalled, words: []string{"POST http://127.0.0.1:3000/mcp: HTTP 404", "has the server's type, port and path"},
 		},
 		"there is no room": {
 			result: reported(adapterapi.NoRoom, "no room for another process"),

@@ -74,7 +74,7 @@ func TestServer(t *testing.T) {
 		"starting": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonPodsStarting, Message: "pulling the image for 3s"},
 				metav1.Condition{Type: mcpv1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonPodsStarting})
-		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes long, look at kubectl describe pod."}},
+		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes too long, run kubectl describe pod."}},
 		"unreachable": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions[1] = metav1.Condition{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: mcpv1alpha1.ReasonUnreachable, Message: "connection refused"}
 		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271. See install.md, Network."}},
