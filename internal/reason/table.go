@@ -17,7 +17,7 @@ func accepted() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAccepted}, "True", "the spec is valid, and everything that it refers to exists", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonInvalidSpec}, "False, Stalled",
-			"the API server rejects an object that Slipway builds from the spec (the message quotes it), or two issuers in `auth` have the same url, or the access rules are too large: see [AccessEnforced](#accessenforced)",
+			"one of three problems: the API server rejects an object that Slipway builds from the spec, and the message quotes the error; two issuers in `auth` have the same url; or the access rules are too large, see [AccessEnforced](#accessenforced)",
 			"Correct the field named in the message.",
 		},
 		{
@@ -42,7 +42,7 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonImageUnresolved}, "False, Stalled",
-			"`command` is not set, and the registry has answered at least twice that the image does not exist or access is denied",
+			"`command` is not set, and the registry has answered at least twice that the image does not exist or that it denies access",
 			anyOf(PushImage, CheckCredentials),
 		},
 		{
@@ -52,8 +52,8 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonIssuerUnavailable}, "False, Stalled",
-			"the operator has no keys for an issuer in `auth`: it has never been able to fetch them, or the issuer has withdrawn them all. Adapters reject tokens of this issuer and accept those of other issuers. " +
-				"The message names the issuer and the error; the rest of the spec takes effect",
+			"the operator has no public keys for an issuer in `auth`. Either the operator could never fetch the keys, or the issuer has withdrawn all of them. Adapters reject tokens of this issuer, and accept tokens of other issuers. " +
+				"The message names the issuer and the error. The rest of the spec takes effect",
 			anyOf(ReachIssuer),
 		},
 		{
@@ -63,7 +63,7 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonProgressing, mcpv1alpha1.ReasonImageUnresolved, mcpv1alpha1.ReasonRetrying}, "Unknown, Reconciling",
-			"not known yet: see [Reconciling](#reconciling-and-stalled)", "",
+			"Slipway does not know yet whether the spec is valid: see [Reconciling](#reconciling-and-stalled)", "",
 		},
 	}
 }
@@ -74,12 +74,12 @@ func available() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAvailable}, "True", "at least one pod is ready", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonPodsStarting}, "False, Reconciling",
-			"pods are starting; the message says what they wait for and since when. For an HTTP server that does not listen yet, it adds: " + string(CheckPortLater),
+			"pods are starting; the message says what they wait for and since when. For an HTTP server that does not listen on its port yet, the message adds: " + string(CheckPortLater),
 			"Wait. If it takes too long, run `kubectl describe pod`.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonPodsNotCreated}, "False, Reconciling; an Event after a minute",
-			"the API server refuses to create the pods (quota, Pod Security), or Accepted is not True, so there is no pod template yet",
+			"the API server refuses to create the pods, because of a quota or Pod Security; or Accepted is not True, so Slipway has no pod template yet",
 			"Raise the quota, change the security contexts, or fix what Accepted reports.",
 		},
 		{
@@ -127,7 +127,7 @@ func verified() []Row {
 		{condition, []string{mcpv1alpha1.ReasonVerified}, "True", "a real MCP exchange with a pod, through the port that clients use, succeeded", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonCatalogTooLarge}, "True",
-			"the server lists more than Slipway reads (see [Limits](#limits)); the status keeps the last list that it could read",
+			"the server lists more tools, prompts or resources than Slipway reads: see [Limits](#limits). The status keeps the last list that Slipway could read",
 			"Reduce what the server lists, or accept that the status is incomplete.",
 		},
 		{
@@ -166,13 +166,13 @@ func enforced() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAccessEnforced}, "True", "every ready pod enforces the current `auth`, `access` and `audit`", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessPending}, "Unknown",
-			"no pod is ready, or the current rules have not reached every ready pod, or the operator cannot reach a pod. Such a pod keeps enforcing the rules that it has",
+			"no pod is ready, or a ready pod does not have the current rules yet, or the operator cannot reach a pod. A pod without the current rules keeps enforcing its earlier rules",
 			"Wait. If it lasts, read the message of Verified: it says why the operator cannot reach a pod.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
-			"either a ready pod has an adapter that is too old to enforce rules, so anyone who can reach the pod can call every tool; " +
-				"or the adapters cannot load the rules, usually because they are too large. In the second case pods keep enforcing the last rules. They refuse every client if the last rules allow more than the spec does, for example because `auth` is new",
+			"one of two problems. A ready pod has an adapter that is too old to enforce rules: anyone who can reach this pod can call every tool. " +
+				"Or the adapters cannot load the rules, usually because the rules are too large: pods keep enforcing the last rules that they loaded. If these allow more than the spec, for example because `auth` is new, the pods refuse every client",
 			anyOf(ReplacePods, ShrinkAccess, CorrectAccess),
 		},
 	}
@@ -192,8 +192,8 @@ func reconciling() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonRolloutQueued}, "True",
-			"the pods need to be replaced, because of a newer adapter or a changed Secret or ConfigMap. The operator rolls out a limited number of servers at a time " +
-				"([install.md](install.md#rollouts)); the current pods keep serving",
+			"the operator needs to replace the pods, because of a newer adapter or because a Secret or ConfigMap changed. It replaces the pods of a limited number of servers at a time " +
+				"([install.md](install.md#rollouts)). The current pods keep serving",
 			"Wait. A change of the spec does not wait in this queue.",
 		},
 		{

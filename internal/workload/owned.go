@@ -93,15 +93,15 @@ func AllOwned() []Owned {
 	return []Owned{
 		{
 			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName, IsChanged: true,
-			Purpose: "the server's keys: operator and adapters authenticate each other with them, and encrypt session ids",
+			Purpose: "keys that the operator and the adapters use to authenticate each other and to encrypt session ids",
 		},
 		{
 			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName, IsChanged: true,
-			Purpose: "a key for `kubectl mcp sessions`; it can list and end sessions, and nothing else",
+			Purpose: "the key that `kubectl mcp sessions` uses to list and end sessions; it gives no other access",
 		},
 		{
 			ID: ObjectRevision, Kind: appsv1.SchemeGroupVersion.WithKind("ControllerRevision"), Resource: "controllerrevisions",
-			Purpose:    "the rendered pod template; Slipway keeps the last three",
+			Purpose:    "a copy of the pod template; Slipway keeps the last three",
 			IsUnwanted: never, // the controller decides by their number
 		},
 		{
@@ -111,25 +111,25 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectServiceAccount, Kind: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), Resource: "serviceaccounts", Name: serverName,
-			Purpose:    "the identity of the pods, without rights and without a token; not created if you set `serviceAccountName`",
+			Purpose:    "the identity of the pods. It has no rights, and pods get no token. Slipway does not create it if you set `serviceAccountName`",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(ServiceAccount(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return serviceAccountName(p.Server) != p.Server.Name }, IsUsedByPods: true,
 		},
 		{
 			ID: ObjectService, Kind: corev1.SchemeGroupVersion.WithKind("Service"), Resource: "services", Name: serverName,
-			Purpose: "where clients connect; `spec.service` configures it",
+			Purpose: "the address that clients connect to; `spec.service` configures it",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return Service(p.Server) },
 			Claims:  []fieldpath.Path{fieldpath.MakePathOrDie("spec", "ports"), fieldpath.MakePathOrDie("spec", "selector")},
 		},
 		{
 			ID: ObjectPodDisruptionBudget, Kind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), Resource: "poddisruptionbudgets", Name: serverName,
-			Purpose:    "with more than one replica: node drains evict one pod at a time",
+			Purpose:    "only with more than one replica: a node drain evicts one pod at a time",
 			Build:      func(p Parts) runtime.ApplyConfiguration { return orNone(PodDisruptionBudget(p.Server)) },
 			IsUnwanted: func(p Parts) bool { return PodDisruptionBudget(p.Server) == nil },
 		},
 		{
 			ID: ObjectDeployment, Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Resource: "deployments", Name: serverName,
-			Purpose: "the pods",
+			Purpose: "runs the pods",
 			Build: func(p Parts) runtime.ApplyConfiguration {
 				return Deployment(p.Server, p.Template, max(Replicas(p.Server), p.AtLeast))
 			},
@@ -137,7 +137,7 @@ func AllOwned() []Owned {
 		},
 		{
 			ID: ObjectCatalog, Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Resource: "configmaps", Name: CatalogName, HasStep: true,
-			Purpose: "everything that the server offers, including schemas",
+			Purpose: "the catalog: all tools, prompts and resources of the server, with their schemas",
 			Build:   func(p Parts) runtime.ApplyConfiguration { return CatalogConfigMap(p.Server, *p.Catalog) },
 		},
 	}
