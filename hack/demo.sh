@@ -124,7 +124,7 @@ That took $((SECONDS - started)) s. To go on:
   kubectl -n $namespace scale mcpserver greeter --replicas=1   # and back
   kubectl explain mcpserver.spec
 
-To run a server of your own here, see "Quick start" in README.md.
+To run a server of your own here, see docs/first-hour.md.
 docs/mcpserver.md says everything that an MCPServer can be, docs/kubectl-mcp.md all that kubectl mcp does. The pod "client" has made the call.
 To clean up: make cluster-down
 TEXT
