@@ -16,16 +16,16 @@ import (
 
 // Auth says which MCPServers must authenticate callers, and by whose tokens they may.
 type Auth struct {
-	// require says which MCPServers must have spec.auth: None, All, or Selector, which is those in the
-	// namespaces that namespaceSelector selects. One that must have it and does not is not accepted, and its
-	// adapters refuse every client.
+	// require says which MCPServers must set spec.auth: None, All, or Selector (those in namespaces that
+	// namespaceSelector matches). An MCPServer that must set it and does not is not accepted, and its adapters
+	// refuse every client.
 	Require AuthRequirement `json:"require"`
 
-	// namespaceSelector selects namespaces by their labels. It is for require Selector only.
+	// namespaceSelector matches namespaces by label. Set it only if require is Selector.
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
-	// allowedIssuers are the only issuers that MCPServers may name, such as
-	// https://login.example.com or https://login.example.com/realms/*. An empty list means all.
+	// allowedIssuers are the only token issuers that MCPServers may name, such as https://login.example.com or
+	// https://login.example.com/realms/*. An empty list means all.
 	AllowedIssuers []string `json:"allowedIssuers"`
 }
 

@@ -20,88 +20,88 @@ const Off = "0"
 
 // Manager is what the file says, on top of the defaults.
 type Manager struct {
-	// apiVersion is config.slipway.dev/v1alpha1.
+	// apiVersion must be config.slipway.dev/v1alpha1.
 	APIVersion string `json:"apiVersion"`
 
-	// kind is ManagerConfiguration.
+	// kind must be ManagerConfiguration.
 	Kind string `json:"kind"`
 
-	// leaderElection makes sure that one manager at a time acts.
+	// leaderElection ensures that only one manager acts at a time.
 	LeaderElection LeaderElection `json:"leaderElection"`
 
-	// metrics is the endpoint that Prometheus scrapes.
+	// metrics configures the endpoint that Prometheus scrapes.
 	Metrics Metrics `json:"metrics"`
 
-	// health is the endpoint that the kubelet probes.
+	// health configures the endpoint that the kubelet probes.
 	Health Health `json:"health"`
 
-	// logging says what is written to standard error, and how.
+	// logging configures the log on standard error.
 	Logging Logging `json:"logging"`
 
-	// adapter is what the pods of MCPServers get.
+	// adapter configures the sidecar container in the pods of MCPServers.
 	Adapter Adapter `json:"adapter"`
 
-	// concurrency is how much the manager does at a time.
+	// concurrency limits how much work the manager does in parallel.
 	Concurrency Concurrency `json:"concurrency"`
 
-	// rollouts bounds what the manager restarts by itself.
+	// rollouts limits the restarts that the manager starts by itself.
 	Rollouts Rollouts `json:"rollouts"`
 
-	// registry says which registries are asked what images run.
+	// registry configures which image registries the manager queries.
 	Registry Registry `json:"registry"`
 
-	// auth says which MCPServers must authenticate callers, and by whose tokens they may.
+	// auth configures which MCPServers must authenticate their callers, and which token issuers they may use.
 	Auth Auth `json:"auth"`
 
-	// pods says how the pods of MCPServers are made.
+	// pods configures the pods of MCPServers.
 	Pods Pods `json:"pods"`
 
-	// servers are the defaults and bounds of MCPServers.
+	// servers sets defaults and upper bounds for MCPServers.
 	Servers Servers `json:"servers"`
 
-	// clusterDomain is what the names of Services end with.
+	// clusterDomain is the domain at the end of the DNS names of Services. Adapters accept these names in the
+	// Host header. A change takes effect in running pods.
 	ClusterDomain string `json:"clusterDomain"`
 
-	// namespaces are the only ones whose MCPServers are looked at. An empty list
-	// means all.
+	// namespaces limits the manager to the MCPServers in these namespaces. An empty list means all namespaces.
 	Namespaces []string `json:"namespaces"`
 }
 
 // LeaderElection makes sure that one manager at a time acts.
 type LeaderElection struct {
-	// enabled can be false only where a second manager can never run.
+	// enabled can be false only if a second manager can never run, not even during an update.
 	Enabled bool `json:"enabled"`
 
-	// namespace holds the Lease. When left out, it is the namespace of the
-	// manager's own pod; outside a cluster it must be set.
+	// namespace holds the Lease. It defaults to the namespace of the manager's pod. Outside a cluster you must set
+	// it.
 	Namespace string `json:"namespace"`
 
-	// leaseDuration is how long the others wait after the last sign of life of a
-	// leader that did not say goodbye.
+	// leaseDuration is how long a standby manager waits before it replaces a leader that disappeared. It must be
+	// longer than renewDeadline.
 	LeaseDuration Duration `json:"leaseDuration"`
 
-	// renewDeadline is how long a leader that cannot renew its lease keeps
-	// trying before it stops itself.
+	// renewDeadline is how long a leader that cannot renew its Lease keeps trying before it exits. It must be longer
+	// than 1.2 times retryPeriod.
 	RenewDeadline Duration `json:"renewDeadline"`
 
-	// retryPeriod is the time between two attempts to get or renew the lease.
+	// retryPeriod is the time between two attempts to get or renew the Lease.
 	RetryPeriod Duration `json:"retryPeriod"`
 }
 
 // Metrics is the endpoint that Prometheus scrapes.
 type Metrics struct {
-	// bindAddress is host:port; "0" turns the endpoint off.
+	// bindAddress is the host:port of the metrics endpoint. "0" disables it.
 	BindAddress string `json:"bindAddress"`
 
-	// protocol is HTTPS or HTTP.
+	// protocol is HTTPS or HTTP. HTTP cannot be combined with authentication Kubernetes.
 	Protocol Protocol `json:"protocol"`
 
-	// authentication is Kubernetes, which asks the API server who the caller is
-	// and whether it may get /metrics, or None.
+	// authentication is Kubernetes or None. With Kubernetes, the manager asks the API server who the caller is and
+	// whether the caller may get /metrics.
 	Authentication Authentication `json:"authentication"`
 
-	// certificateDirectory holds tls.crt and tls.key, which are read again when
-	// they change. When left out, a self-signed certificate is made at start.
+	// certificateDirectory contains tls.crt and tls.key. The manager reads them again when they change. If unset,
+	// the manager creates a self-signed certificate when it starts.
 	CertificateDirectory string `json:"certificateDirectory"`
 }
 
@@ -128,17 +128,17 @@ const (
 
 // Health is the endpoint that the kubelet probes.
 type Health struct {
-	// bindAddress is host:port; "0" turns the endpoint off.
+	// bindAddress is the host:port that serves /healthz and /readyz. "0" disables both.
 	BindAddress string `json:"bindAddress"`
 }
 
 // Logging says what is written to standard error, and how.
 type Logging struct {
-	// format is JSON, one object a line, or Text, for people.
+	// format is JSON (one object per line) or Text (for people).
 	Format LogFormat `json:"format"`
 
-	// level is the verbosity: 0 for what an operator of a cluster should see, 1
-	// for every change of state, up to 5 for every detail.
+	// level is the verbosity, from 0 to 5. 0 logs what a cluster operator should see. 1 adds every change in what a
+	// pod answers. 5 logs every detail.
 	Level int `json:"level"`
 }
 
@@ -154,24 +154,24 @@ const (
 
 // Adapter is the sidecar that the pods of MCPServers get.
 type Adapter struct {
-	// image is the adapter's image. When left out, it is the one in the environment
-	// variable SLIPWAY_ADAPTER_IMAGE, which the installation sets to the image that
-	// was built with the manager's.
+	// image is the adapter's image, the container mcp-adapter in the pods of MCPServers. If unset, the environment
+	// variable SLIPWAY_ADAPTER_IMAGE decides; install.yaml sets it to the image that was built together with the
+	// manager.
 	Image string `json:"image"`
 
-	// imagePullPolicy is Always, IfNotPresent or Never.
+	// imagePullPolicy is the pull policy of that image: Always, IfNotPresent or Never.
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy"`
 }
 
 // Concurrency is how much the manager does at a time.
 type Concurrency struct {
-	// reconciliations is how many MCPServers are reconciled at a time. Each of them waits
-	// for one request to the API server at most. Half of them, and at least one, create
-	// servers.
+	// reconciliations is how many MCPServers the manager reconciles in parallel, from 1 to 1000. Half of these
+	// workers, and at least one, create new servers; the others stay free for servers that already have pods. Raise
+	// it to speed up bursts of new servers if the API server can take more requests.
 	Reconciliations int `json:"reconciliations"`
 
-	// probes is how many pods are asked at a time. Pods that do not answer share half of
-	// them, so that the others do not wait.
+	// probes is how many pods the manager probes in parallel, from 1 to 1000. Pods that do not answer share half of
+	// these workers. Raise it if you have thousands of servers that take longer than 30 ms to answer.
 	Probes int `json:"probes"`
 }
 
@@ -179,11 +179,12 @@ type Concurrency struct {
 // pods that refer to a Secret or ConfigMap which has changed. A change of an MCPServer
 // never waits.
 type Rollouts struct {
-	// maxConcurrent is how many MCPServers are rolled out at a time; 0 is the default.
+	// maxConcurrent is how many MCPServers the manager rolls out at the same time without a change of their spec. 0
+	// means the default.
 	MaxConcurrent int `json:"maxConcurrent"`
 
-	// onOperatorUpgrade is rollout.onOperatorUpgrade of MCPServers that leave it out:
-	// Restart, or Ignore, which leaves running pods as they are.
+	// onOperatorUpgrade applies to MCPServers that leave out spec.rollout.onOperatorUpgrade. Restart replaces pods
+	// whose template a new manager version or configuration would change. Ignore leaves running pods unchanged.
 	OnOperatorUpgrade RolloutPolicy `json:"onOperatorUpgrade"`
 }
 
@@ -202,15 +203,16 @@ const defaultMaxConcurrent = 10
 
 // Registry says which registries are asked what images run.
 type Registry struct {
-	// mode is Enabled or Disabled, which asks none.
+	// mode is Enabled, or Disabled for clusters that cannot reach a registry. The manager reads the command and the
+	// user of an image from its registry.
 	Mode RegistryMode `json:"mode"`
 
-	// allowedHosts are the only registries that are asked, such as docker.io,
-	// registry.example:5000 or *.registry.example. An empty list means all.
+	// allowedHosts are the only registries that the manager queries, such as docker.io, registry.example:5000 or
+	// *.registry.example. An empty list means all.
 	AllowedHosts []string `json:"allowedHosts"`
 
-	// certificateAuthorityFile has certificates, as PEM, that are trusted besides the
-	// public ones. It is read at start.
+	// certificateAuthorityFile contains PEM certificates that the manager trusts in addition to the public ones. The
+	// manager reads it when it starts.
 	CertificateAuthorityFile string `json:"certificateAuthorityFile"`
 }
 
@@ -226,8 +228,8 @@ const (
 
 // Pods says how the pods of MCPServers are made.
 type Pods struct {
-	// runAsUser is Fixed, which names a user for each container that needs one, or
-	// Assigned, which leaves that to the cluster, as OpenShift demands.
+	// runAsUser is Fixed or Assigned. With Fixed, the manager sets a user for each container that needs one.
+	// With Assigned, an admission plugin of the cluster chooses the user, as on OpenShift.
 	RunAsUser RunAsUser `json:"runAsUser"`
 }
 
@@ -242,11 +244,10 @@ const (
 	RunAsUserAssigned RunAsUser = "Assigned"
 )
 
-// AdapterImageVariable names the environment variable that holds the adapter's image.
+// AdapterImageVariable is the environment variable with the adapter's image. It applies if adapter.image is unset.
 const AdapterImageVariable = "SLIPWAY_ADAPTER_IMAGE"
 
-// MemoryLimitVariable names the environment variable that holds the memory limit of the
-// manager's container, in bytes.
+// MemoryLimitVariable is the environment variable with the memory limit of the manager's container, in bytes.
 const MemoryLimitVariable = "SLIPWAY_MEMORY_LIMIT"
 
 // Default is the configuration of an empty file, and of no file.

@@ -16,41 +16,43 @@ import (
 
 // Servers are the defaults and bounds of MCPServers.
 type Servers struct {
-	// defaults are for what MCPServers leave out. The status of an MCPServer names the fields.
+	// defaults fill in fields that MCPServers leave out. status.template.defaults of an MCPServer lists the filled
+	// fields.
 	Defaults Defaults `json:"defaults"`
 
-	// bounds are the most that MCPServers may ask for. One that asks for more is not accepted.
+	// bounds are the maximum values that MCPServers may request. An MCPServer that exceeds one is not accepted.
 	Bounds Bounds `json:"bounds"`
 }
 
 // Defaults are for what MCPServers leave out. Their names are those of the spec.
 type Defaults struct {
-	// resources are spec.resources of MCPServers that set nothing of it.
+	// resources apply to MCPServers that set no part of spec.resources.
 	Resources corev1.ResourceRequirements `json:"resources"`
 
-	// adapter has defaults of spec.adapter.
+	// adapter holds the defaults of spec.adapter.
 	Adapter AdapterDefaults `json:"adapter"`
 }
 
 // AdapterDefaults are defaults of spec.adapter.
 type AdapterDefaults struct {
-	// resources are spec.adapter.resources of MCPServers that leave it out.
+	// resources apply to MCPServers that leave out spec.adapter.resources. A memory limit must be at least 256Mi.
 	Resources corev1.ResourceRequirements `json:"resources"`
 
-	// limits are spec.adapter.limits, each for MCPServers that leave it out.
+	// limits apply to MCPServers that leave them out of spec.adapter.limits, each field by itself. body may be at
+	// most 32Mi, and line at most 64Mi.
 	Limits mcpv1alpha1.AdapterLimits `json:"limits"`
 }
 
 // Bounds are the most that MCPServers may ask for.
 type Bounds struct {
-	// replicas is the most that spec.replicas may be; 0 is no bound.
+	// replicas is the maximum of spec.replicas. 0 means no bound.
 	Replicas int32 `json:"replicas"`
 
-	// sessionsPerPod is the most that spec.session.maxPerPod may be; 0 is no bound.
+	// sessionsPerPod is the maximum of spec.session.maxPerPod. 0 means no bound.
 	SessionsPerPod int32 `json:"sessionsPerPod"`
 
-	// resources are the most that spec.resources.limits may be, by resource. An MCPServer
-	// without a limit is not accepted either.
+	// resources are the maximum of spec.resources.limits, by resource. An MCPServer without a limit for a bounded
+	// resource is not accepted either.
 	Resources corev1.ResourceList `json:"resources"`
 }
 
