@@ -15,7 +15,7 @@ import (
 func newIdleWrites() prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "slipway_status_writes_without_effect_total",
-		Help: "Status writes that the API server accepted and that changed nothing. They occur if the CRD is older than this manager.",
+		Help: "Status writes that the API server accepted but that changed nothing. The CRD is older than the manager: apply the CRD of the manager's version.",
 	})
 }
 
@@ -24,7 +24,7 @@ func newIdleWrites() prometheus.Counter {
 func newWaiting(c *creations) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slipway_servers_waiting_for_creation",
-		Help: "MCPServers that wait until others are created. At most half of the workers create servers.",
+		Help: "MCPServers that wait until other MCPServers are created. At most half of the workers create servers. The work queue's own metrics do not count these.",
 	}, func() float64 { return float64(c.inLine()) })
 }
 
@@ -33,9 +33,9 @@ func newWaiting(c *creations) prometheus.Collector {
 func NewServerMetrics(reader client.Reader) prometheus.Collector {
 	return &serverMetrics{
 		reader: reader,
-		servers: prometheus.NewDesc("slipway_servers", "MCPServers by whether they are ready, and why.",
+		servers: prometheus.NewDesc("slipway_servers", "MCPServers by the status and the reason of their Ready condition. ready is Stopped for a server that is suspended or scaled to zero.",
 			[]string{"ready", "reason"}, nil),
-		outdated: prometheus.NewDesc("slipway_servers_template_outdated", "MCPServers whose pods this operator would render differently.", nil, nil),
+		outdated: prometheus.NewDesc("slipway_servers_template_outdated", "MCPServers whose pods run an older template than the one that this manager would create.", nil, nil),
 	}
 }
 

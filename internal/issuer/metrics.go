@@ -11,14 +11,14 @@ type metrics struct{ fetches *prometheus.CounterVec }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 	m := &metrics{prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_issuer_fetches_total", Help: "Times that the keys of a token issuer were fetched, or could not be.",
+		Name: "slipway_issuer_fetches_total", Help: "Attempts to fetch the public keys of token issuers, by result.",
 	}, []string{"result"})}
 	for _, result := range []string{resultSuccess, resultFailure} {
 		m.fetches.WithLabelValues(result)
 	}
 	if registry != nil {
 		registry.MustRegister(m.fetches, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_issuer_keys_age_seconds", Help: "How long ago the oldest keys of a token issuer that are in use were fetched.",
+			Name: "slipway_issuer_keys_age_seconds", Help: "Age of the oldest issuer keys in use. A value over 600 means that an issuer does not answer.",
 		}, func() float64 { return s.oldest(time.Now()).Seconds() }))
 	}
 	return m

@@ -247,11 +247,11 @@ func TestMetrics(t *testing.T) {
 		failures := len(b.asked) - 1
 		b.mu.Unlock()
 		want := fmt.Sprintf(`
-# HELP slipway_issuer_fetches_total Times that the keys of a token issuer were fetched, or could not be.
+# HELP slipway_issuer_fetches_total Attempts to fetch the public keys of token issuers, by result.
 # TYPE slipway_issuer_fetches_total counter
 slipway_issuer_fetches_total{result="failure"} %d
 slipway_issuer_fetches_total{result="success"} 1
-# HELP slipway_issuer_keys_age_seconds How long ago the oldest keys of a token issuer that are in use were fetched.
+# HELP slipway_issuer_keys_age_seconds Age of the oldest issuer keys in use. A value over 600 means that an issuer does not answer.
 # TYPE slipway_issuer_keys_age_seconds gauge
 slipway_issuer_keys_age_seconds %v
 `, failures, age.Seconds())

@@ -48,7 +48,7 @@ func metricsOptions(metrics config.Metrics) (metricsserver.Options, error) {
 func buildInfo(build version.Info) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "slipway_build_info",
-		Help:        "The build of the manager that answers. The value is always 1.",
+		Help:        "Version, commit and Go version of the manager, as labels. The value is always 1.",
 		ConstLabels: prometheus.Labels{"version": build.Version, "commit": build.Commit, "go_version": build.GoVersion},
 	}, func() float64 { return 1 })
 }

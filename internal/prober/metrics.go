@@ -27,11 +27,11 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer, p *Prober) *metrics {
 	m := &metrics{
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slipway_probe_duration_seconds", Help: "How long instances took to answer, or not to.",
+			Name: "slipway_probe_duration_seconds", Help: "How long pods took to answer a request of the manager, or to fail, by kind of request: verify, catalog, settings, access or peers.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"kind"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slipway_probe_failures_total", Help: "Times that instances did not answer as they should.",
+			Name: "slipway_probe_failures_total", Help: "Requests of the manager to pods that failed, by kind of request and class of error.",
 		}, []string{"kind", "class"}),
 	}
 	if registry == nil {
@@ -39,10 +39,10 @@ func newMetrics(registry prometheus.Registerer, p *Prober) *metrics {
 	}
 	registry.MustRegister(m.duration, m.failures,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_probe_instances", Help: "Instances that are looked after.",
+			Name: "slipway_probe_instances", Help: "Pods that the manager probes.",
 		}, func() float64 { return p.total(func(s *server) int64 { return int64(len(s.instances)) }) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_sessions", Help: "Sessions that are open, as instances last said.",
+			Name: "slipway_sessions", Help: "Open sessions, as the pods last reported.",
 		}, func() float64 { return p.total(func(s *server) int64 { return s.sum().open }) }),
 	)
 	return m

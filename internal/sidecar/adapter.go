@@ -131,7 +131,7 @@ func (a *Adapter) registerMetrics() {
 	a.registry.MustRegister(a.env.Access)
 	if lost := a.env.Audit; lost != nil {
 		a.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Namespace: "slipway", Subsystem: "adapter", Name: "audit_lost_total", Help: "Audit lines that were lost, because nothing read the adapter's standard output fast enough.",
+			Namespace: "slipway", Subsystem: "adapter", Name: "audit_lost_total", Help: "Audit lines lost because the container runtime did not read the adapter's standard output fast enough.",
 		}, func() float64 { return float64(lost.Lost()) }))
 	}
 	metrics.Register(a.registry, slices.Concat(

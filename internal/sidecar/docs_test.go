@@ -2,14 +2,20 @@ package sidecar
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,7 +24,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
+	"github.com/slipway-mcp/slipway/test/doctable"
 )
+
+var update = flag.Bool("update", false, "write the tables into the documentation")
 
 // The table in the documentation names a test for each of the bugs, and every one of
 // those tests exists.
@@ -72,19 +82,35 @@ func TestTableOfBugs(t *testing.T) {
 	}
 }
 
-// The documentation has a row for each metric, and none for any other.
-func TestTableOfMetrics(t *testing.T) {
-	text, err := os.ReadFile("../../docs/adapter.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]bool{}
-	for _, match := range regexp.MustCompile("(?m)^\\| `(slipway_\\w+)` \\| [^|]+ \\|$").FindAllStringSubmatch(string(text), -1) {
-		if documented[match[1]] {
-			t.Errorf("%s is there twice", match[1])
-		}
-		documented[match[1]] = true
-	}
+// adapters are the ways to run an adapter that differ in their metrics.
+var adapters = []struct {
+	name   string
+	change func(t *testing.T, c *config.Config, at *url.URL)
+}{
+	{"processes", func(*testing.T, *config.Config, *url.URL) {}},
+	{"peers", func(t *testing.T, c *config.Config, _ *url.URL) { c.Peers, c.Keys = true, newKeys(t) }},
+	{"shared", func(_ *testing.T, c *config.Config, _ *url.URL) { c.Shared = true }},
+	{"http", func(_ *testing.T, c *config.Config, at *url.URL) {
+		c.Transport, c.UpstreamURL = config.StreamableHTTP, at
+	}},
+	{"sse", func(_ *testing.T, c *config.Config, at *url.URL) { c.Transport, c.UpstreamURL = config.SSE, at }},
+}
+
+// metricGroups are the tables of metrics, by the adapters that have them.
+var metricGroups = []struct{ adapters, title string }{
+	{"processes peers shared http sse", "Every adapter"},
+	{"peers", "MCPServers whose pods pass requests on to each other"},
+	{"processes peers shared", "Servers with `transport.type: stdio`"},
+	{"processes peers shared sse", "Servers with `transport.type: stdio` or `sse`"},
+	{"processes peers", "Servers with `transport.type: stdio` and `session.isolation: PerSession`"},
+	{"processes peers sse", "Servers with `transport.type: stdio` and `session.isolation: PerSession`, or with `transport.type: sse`"},
+	{"shared", "Servers with `session.isolation: Shared`"},
+	{"http", "Servers with `transport.type: streamable-http`"},
+	{"sse", "Servers with `transport.type: sse`"},
+}
+
+// The reference has each metric, by the servers whose adapters have it.
+func TestMetricsInTheDocumentation(t *testing.T) {
 	at := serveHTTP(t, nil)
 	host, err := launcher.Listen(filepath.Join(t.TempDir(), "s"), launcher.HostOptions{}) // as in a pod
 	if err != nil {
@@ -93,35 +119,43 @@ func TestTableOfMetrics(t *testing.T) {
 	t.Cleanup(func() { _ = host.Close() })
 	lines := audit.New(io.Discard, nil)
 	t.Cleanup(func() { _ = lines.Close(context.Background()) })
-	published := map[string]bool{}
-	for _, change := range []func(*config.Config){
-		func(*config.Config) {},
-		func(c *config.Config) { c.Peers, c.Keys = true, newKeys(t) },
-		func(c *config.Config) { c.Shared = true },
-		func(c *config.Config) { c.Transport, c.UpstreamURL = config.StreamableHTTP, at },
-		func(c *config.Config) { c.Transport, c.UpstreamURL = config.SSE, at },
-	} {
+	metrics, having := map[string]*doctable.Metric{}, map[string][]string{}
+	for _, adapter := range adapters {
 		cfg := config.Defaults()
 		cfg.Log, cfg.Audit = logr.Discard(), lines
-		change(&cfg)
-		families, err := New(host, cfg).registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, family := range families {
-			published[family.GetName()] = true
-		}
-	}
-	for name := range published {
-		if !documented[name] {
-			t.Errorf("%s is not documented", name)
-		}
-	}
-	for name := range documented {
-		if !published[name] {
-			t.Errorf("%s does not exist", name)
+		adapter.change(t, &cfg, at)
+		a := New(host, cfg)
+		// A histogram has no type before its first sample.
+		a.requests.SessionEnded("", 0, session.ErrClient)
+		call := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+Path, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		call.Header.Set("Content-Type", "application/json")
+		call.Header.Set("Accept", "application/json, text/event-stream")
+		a.door(a.routes()).ServeHTTP(httptest.NewRecorder(), call)
+		for name, metric := range doctable.MetricsOf(t, a.registry) {
+			metrics[name] = metric
+			having[name] = append(having[name], adapter.name)
 		}
 	}
+	groups := map[string]map[string]*doctable.Metric{}
+	for name, adapters := range having {
+		group := strings.Join(adapters, " ")
+		if groups[group] == nil {
+			groups[group] = map[string]*doctable.Metric{}
+		}
+		groups[group][name] = metrics[name]
+	}
+	var page strings.Builder
+	for _, group := range metricGroups {
+		if groups[group.adapters] != nil {
+			page.WriteString("\n### " + group.title + "\n\n" + doctable.Metrics(groups[group.adapters]))
+			delete(groups, group.adapters)
+		}
+	}
+	page.WriteString("\n")
+	for adapters, left := range groups {
+		t.Errorf("no table is for metrics of the adapters %q: %v", adapters, slices.Collect(maps.Keys(left)))
+	}
+	doctable.Check(t, "../../docs/reference/metrics.md", "metrics of the adapter", page.String(), "go test ./internal/sidecar -update", *update)
 }
 
 // testsIn are the names of a package's tests.

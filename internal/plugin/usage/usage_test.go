@@ -192,13 +192,13 @@ func (e *endless) Read(p []byte) (int, error) {
 
 // The documentation, which the adapter's own tests compare with its metrics, has the metrics that are read here.
 func TestMetricsAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/adapter.md")
+	page, err := os.ReadFile("../../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{metricCalls, metricSessions, metricLimit, metricInFlight, metricProcesses, metricUsed, metricMemory, metricMemoryMax, labelMethod, labelError} {
 		if !bytes.Contains(page, []byte("`"+name+"`")) {
-			t.Errorf("docs/adapter.md does not have %s", name)
+			t.Errorf("docs/reference/metrics.md does not have %s", name)
 		}
 	}
 }

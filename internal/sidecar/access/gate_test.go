@@ -312,14 +312,14 @@ func TestMetrics(t *testing.T) {
 	g.Forbid(&rules.Decision{Denied: rules.DeniedRule, Kind: rules.Tools}, host)
 	g.Forbid(&rules.Decision{Denied: rules.DeniedBlock}, host)
 	const want = `
-# HELP slipway_adapter_access_denied_total Messages that the rules do not allow, by kind and reason.
+# HELP slipway_adapter_access_denied_total Messages denied by the access rules, by kind and reason. Absent until the first denial.
 # TYPE slipway_adapter_access_denied_total counter
 slipway_adapter_access_denied_total{kind="",reason="blocked"} 1
 slipway_adapter_access_denied_total{kind="tools",reason="no_rule"} 2
-# HELP slipway_adapter_access_generation Generation of the access document in effect; 0 if there is none.
+# HELP slipway_adapter_access_generation Generation of the access rules in effect. 0 if there are none.
 # TYPE slipway_adapter_access_generation gauge
 slipway_adapter_access_generation 7
-# HELP slipway_adapter_auth_total Tokens that the adapter verified, and requests that it refused before it read them, by result. A token that is known is not verified again.
+# HELP slipway_adapter_auth_total Tokens that the adapter verified, and requests that it refused before it read their body, by result. The adapter verifies each token once.
 # TYPE slipway_adapter_auth_total counter
 slipway_adapter_auth_total{result="malformed"} 2
 slipway_adapter_auth_total{result="missing"} 3

@@ -23,9 +23,9 @@ type Metrics struct {
 }
 
 var (
-	authDescription   = prometheus.NewDesc("slipway_adapter_auth_total", "Tokens that the adapter verified, and requests that it refused before it read them, by result. A token that is known is not verified again.", []string{"result"}, nil)
-	deniedDescription = prometheus.NewDesc("slipway_adapter_access_denied_total", "Messages that the rules do not allow, by kind and reason.", []string{"kind", "reason"}, nil)
-	generationDesc    = prometheus.NewDesc("slipway_adapter_access_generation", "Generation of the access document in effect; 0 if there is none.", nil, nil)
+	authDescription   = prometheus.NewDesc("slipway_adapter_auth_total", "Tokens that the adapter verified, and requests that it refused before it read their body, by result. The adapter verifies each token once.", []string{"result"}, nil)
+	deniedDescription = prometheus.NewDesc("slipway_adapter_access_denied_total", "Messages denied by the access rules, by kind and reason. Absent until the first denial.", []string{"kind", "reason"}, nil)
+	generationDesc    = prometheus.NewDesc("slipway_adapter_access_generation", "Generation of the access rules in effect. 0 if there are none.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

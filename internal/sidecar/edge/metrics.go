@@ -59,18 +59,18 @@ type operation struct{ method, revision string }
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		operations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: operationName, Help: "How long requests and notifications of clients took, until their answer was written. Answers of servers that speak HTTP are passed on unread, so error_type is their HTTP status.",
+			Name: operationName, Help: "Duration of client requests and notifications, until the response was written. For servers that speak Streamable HTTP, error_type is the HTTP status of the response, because the adapter does not read it.",
 			Buckets: operationBuckets, // no native histogram beside it: observing in one cost 3 % of the calls/s
 		}, []string{labelMethod, labelRevision, labelError}),
 		sessions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: sessionName, Help: "How long sessions lasted. error_type is empty unless the server ended the session.",
+			Name: sessionName, Help: "Duration of sessions. error_type is server_ended if the server ended the session, and otherwise empty.",
 			Buckets: sessionBuckets,
 		}, []string{labelRevision, labelError}),
 		answers: newAnswerCounts(registry),
 	}
 	m.succeeded.Store(&map[operation]prometheus.Observer{})
 	registry.MustRegister(m.operations, m.sessions, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: "slipway", Subsystem: "adapter", Name: "operations_in_flight", Help: "Requests of clients that have no answer yet, streams without a request not counted.",
+		Namespace: "slipway", Subsystem: "adapter", Name: "operations_in_flight", Help: "Client requests in flight. Streams without a request are not counted.",
 	}, func() float64 { return float64(m.inFlight.Load()) }))
 	return m
 }
@@ -171,7 +171,7 @@ var answerStatuses = []int{
 
 func newAnswerCounts(registry prometheus.Registerer) answerCounts {
 	vector := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "Answers to clients, by HTTP status. 413 means that a body was too large; 503 that a limit was reached, the server cannot start, or the adapter is draining.",
+		Namespace: "slipway", Subsystem: "adapter", Name: "answers_total", Help: "HTTP responses to clients, by status code. 413: the body was too large. 503: a limit was reached, the server cannot start, or the adapter is draining.",
 	}, []string{"code"})
 	registry.MustRegister(vector)
 	a := answerCounts{}
