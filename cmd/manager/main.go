@@ -27,8 +27,7 @@ import (
 )
 
 func main() {
-	configFile := flag.String("config", "", "the ManagerConfiguration `file`; without it, the defaults")
-	showVersion := flag.Bool("version", false, "print the version and exit")
+	configFile, showVersion := bindFlags(flag.CommandLine)
 	flag.Parse() // --kubeconfig comes from controller-runtime.
 	if *showVersion {
 		fmt.Println("manager", version.Get())
@@ -40,6 +39,12 @@ func main() {
 		ctrl.Log.Error(err, "Manager stopped")
 		os.Exit(1)
 	}
+}
+
+func bindFlags(flags *flag.FlagSet) (configFile *string, showVersion *bool) {
+	configFile = flags.String("config", "", "read the ManagerConfiguration from this `file`; without it, every field has its default")
+	showVersion = flags.Bool("version", false, "print the version and exit")
+	return configFile, showVersion
 }
 
 func run(ctx context.Context, configFile string) error {
