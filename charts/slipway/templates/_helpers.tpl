@@ -1,0 +1,87 @@
+{{/* Names are fixed: the CRD and the ClusterRoles allow one installation in a cluster. */}}
+
+{{- define "slipway.selector" -}}
+app.kubernetes.io/name: slipway
+app.kubernetes.io/component: manager
+{{- end -}}
+
+{{/* The tag of both images. */}}
+{{- define "slipway.tag" -}}
+{{- .Values.image.tag | default .Chart.AppVersion -}}
+{{- end -}}
+
+{{/* The label of the version. A tag with characters that a label cannot have is cut. */}}
+{{- define "slipway.version" -}}
+{{- include "slipway.tag" . | trunc 63 | trimSuffix "." | trimSuffix "-" | trimSuffix "_" -}}
+{{- end -}}
+
+{{/* Labels of an object. Call it with a dict of root, and optionally component and labels; the chart's own labels win. */}}
+{{- define "slipway.labels" -}}
+{{- $root := .root -}}
+{{- $own := dict
+  "app.kubernetes.io/name" "slipway"
+  "app.kubernetes.io/part-of" "slipway"
+  "app.kubernetes.io/version" (include "slipway.version" $root)
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
+{{- with .component }}{{- $_ := set $own "app.kubernetes.io/component" . }}{{- end -}}
+{{- toYaml (mergeOverwrite (dict) $root.Values.commonLabels (.labels | default dict) $own) -}}
+{{- end -}}
+
+{{/* Annotations of an object, with their key; nothing if there are none. Call it with a dict of root and optionally annotations. */}}
+{{- define "slipway.annotations" -}}
+{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (.annotations | default dict) -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* An image. Call it with a dict of root, name and image. */}}
+{{- define "slipway.image" -}}
+{{- $repository := .image.repository | default (printf "%s/%s" (.root.Values.image.prefix | trimSuffix "/") .name) -}}
+{{- if .image.digest -}}
+{{- printf "%s@%s" $repository .image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" $repository (.image.tag | default (include "slipway.tag" .root)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The manager's configuration file. */}}
+{{- define "slipway.config" -}}
+{{- $config := mergeOverwrite (dict "apiVersion" "config.slipway.dev/v1alpha1" "kind" "ManagerConfiguration") (deepCopy .Values.config) -}}
+{{- if .Values.watchNamespaces -}}
+{{- if $config.namespaces -}}
+{{- fail "set watchNamespaces or config.namespaces, not both: watchNamespaces sets config.namespaces and grants the rights" -}}
+{{- end -}}
+{{- $_ := set $config "namespaces" .Values.watchNamespaces -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* The port of a bind address, or nothing if "0" turns the endpoint off. */}}
+{{- define "slipway.port" -}}
+{{- if ne . "0" -}}{{- regexFind "[0-9]+$" . -}}{{- end -}}
+{{- end -}}
+
+{{- define "slipway.metricsPort" -}}
+{{- include "slipway.port" (dig "metrics" "bindAddress" ":8443" .Values.config) -}}
+{{- end -}}
+
+{{- define "slipway.healthPort" -}}
+{{- include "slipway.port" (dig "health" "bindAddress" ":8081" .Values.config) -}}
+{{- end -}}
+
+{{- define "slipway.metricsProtocol" -}}
+{{- dig "metrics" "protocol" "HTTPS" .Values.config | lower -}}
+{{- end -}}
+
+{{/* Whether the manager asks the API server who scrapes it. */}}
+{{- define "slipway.metricsAuthenticated" -}}
+{{- if and (include "slipway.metricsPort" .) (eq (dig "metrics" "authentication" "Kubernetes" .Values.config) "Kubernetes") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "slipway.subject" -}}
+- kind: ServiceAccount
+  name: {{ .Values.serviceAccount.name }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
