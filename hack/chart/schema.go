@@ -20,7 +20,7 @@ var choices = map[reflect.Type][]string{
 	reflect.TypeFor[config.Protocol]():        {string(config.ProtocolHTTPS), string(config.ProtocolHTTP)},
 	reflect.TypeFor[config.Authentication]():  {string(config.AuthenticationKubernetes), string(config.AuthenticationNone)},
 	reflect.TypeFor[config.LogFormat]():       {string(config.LogFormatJSON), string(config.LogFormatText)},
-	reflect.TypeFor[config.RolloutPolicy]():   {string(config.RolloutIgnore), string(config.RolloutRestart)},
+	reflect.TypeFor[config.RolloutPolicy]():   {string(config.RolloutRestart), string(config.RolloutIgnore)},
 	reflect.TypeFor[config.RegistryMode]():    {string(config.RegistryEnabled), string(config.RegistryDisabled)},
 	reflect.TypeFor[config.RunAsUser]():       {string(config.RunAsUserFixed), string(config.RunAsUserAssigned)},
 	reflect.TypeFor[config.AuthRequirement](): {string(config.RequireNone), string(config.RequireAll), string(config.RequireSelector)},
