@@ -25,6 +25,7 @@ var documentedManifests = map[string]map[string]int{
 	"docs/mcpserver.md":                   {"MCPServer": 9},
 	"docs/scaling.md":                     {"MCPServer": 1, "HorizontalPodAutoscaler": 1},
 	"docs/install.md":                     {"MCPServer": 1, "NetworkPolicy": 2},
+	"docs/monitoring.md":                  {"ClusterRoleBinding": 1},
 	"docs/security.md":                    {"MCPServer": 1},
 	"docs/how-to/auth-serviceaccounts.md": {"MCPServer": 1, "ServiceAccount": 1, "Pod": 1},
 	"docs/how-to/auth-keycloak.md":        {"MCPServer": 1},
