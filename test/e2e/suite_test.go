@@ -9,7 +9,8 @@
 // broken servers, and changes of the operator itself), slow (minutes), firstuse (servers
 // from npm that people run first, slow starts and failing processes), nodes (what needs two
 // nodes: they are drained and lost), replicas (many clients of several pods, which are replaced,
-// scaled and killed), chaos (all of that by chance, for ten minutes or SLIPWAY_CHAOS).
+// scaled and killed), chaos (all of that by chance, for ten minutes or SLIPWAY_CHAOS), helm (the operator is
+// installed, upgraded and uninstalled with Helm, which is built for that).
 package e2e
 
 import (
