@@ -24,13 +24,13 @@ app.kubernetes.io/component: manager
   "app.kubernetes.io/version" (include "slipway.version" $root)
   "app.kubernetes.io/managed-by" $root.Release.Service
   "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
-{{- with .component }}{{- $_ := set $own "app.kubernetes.io/component" . }}{{- end -}}
-{{- toYaml (mergeOverwrite (dict) $root.Values.commonLabels (.labels | default dict) $own) -}}
+{{- with get . "component" }}{{- $_ := set $own "app.kubernetes.io/component" . }}{{- end -}}
+{{- toYaml (mergeOverwrite (dict) $root.Values.commonLabels (get . "labels" | default dict) $own) -}}
 {{- end -}}
 
 {{/* Annotations of an object, with their key; nothing if there are none. Call it with a dict of root and optionally annotations. */}}
 {{- define "slipway.annotations" -}}
-{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (.annotations | default dict) -}}
+{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (get . "annotations" | default dict) -}}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end -}}
@@ -50,7 +50,7 @@ annotations:
 {{- define "slipway.config" -}}
 {{- $config := mergeOverwrite (dict "apiVersion" "config.slipway.dev/v1alpha1" "kind" "ManagerConfiguration") (deepCopy .Values.config) -}}
 {{- if .Values.watchNamespaces -}}
-{{- if $config.namespaces -}}
+{{- if get $config "namespaces" -}}
 {{- fail "set watchNamespaces or config.namespaces, not both: watchNamespaces sets config.namespaces and grants the rights" -}}
 {{- end -}}
 {{- $_ := set $config "namespaces" .Values.watchNamespaces -}}

@@ -1,0 +1,2 @@
+// Package chart proves the Helm chart of Slipway.
+package chart
