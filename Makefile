@@ -101,6 +101,10 @@ bench-controller: ## Measure the controller with SERVERS MCPServers beside FOREI
 	KUBEBUILDER_ASSETS=$${KUBEBUILDER_ASSETS:-$$(hack/kube/build.sh)} && export KUBEBUILDER_ASSETS && \
 	  go test -count=1 -v -tags bench -timeout 120m -run TestManyServers $(TEST_FLAGS) ./test/integration/controller -audit -servers $(or $(SERVERS),1000) -foreign $(or $(FOREIGN),0)
 
+.PHONY: test-chart
+test-chart: ## Test the Helm chart and the alerts (the first time builds Helm and Prometheus).
+	cd test/chart && go test -vet=off $(TEST_FLAGS) ./...
+
 # How many MCPServers at a time, and in how many rounds; see go run ./bench/cluster -help.
 PLAN ?= 1x10,10x5,100x1
 
@@ -115,7 +119,7 @@ bench-cluster: images build-installer cluster-up cluster-load ## Measure from cr
 test-cluster: ## Bring the local cluster up and down and check that nothing is left (needs root).
 	SLIPWAY_TEST_CLUSTER=1 go test -count=1 -v -timeout 40m -run TestLifecycle $(TEST_FLAGS) ./test/cluster/...
 
-# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes, replicas, chaos; several are joined by commas.
+# Which of the suite's labels: smoke, sessions, disruptive, slow, firstuse, nodes, replicas, chaos, helm; several are joined by commas.
 LABEL ?=
 
 .PHONY: test-e2e
@@ -160,10 +164,11 @@ build: ## Compile everything.
 	go build -buildvcs=false ./...
 
 .PHONY: generate
-generate: ## Write the generated files: deep copies, apply configurations, CRD, roles.
+generate: ## Write the generated files: deep copies, apply configurations, CRD, roles, and their copies in the Helm chart.
 	$(TOOL) controller-gen object applyconfiguration crd paths=./api/... output:crd:dir=config/crd/bases
 	go run ./hack/crdfit config/crd/bases/*.yaml
 	$(TOOL) controller-gen rbac:roleName=manager-role paths=./cmd/... paths=./internal/... output:rbac:dir=config/rbac
+	go run ./hack/chart
 
 .PHONY: fmt
 fmt: ## Format the Go code.
@@ -175,6 +180,7 @@ lint: ## Look for mistakes in the Go code.
 	cd hack/kube && go tool -modfile=../tools/go.mod golangci-lint run --config ../../.golangci.yml --fast-only # types would take it through all of Kubernetes
 	cd test/idp && go tool -modfile=../../hack/tools/go.mod golangci-lint run --config ../../.golangci.yml --fast-only # or of dex
 	cd test/idp && CGO_ENABLED=0 go vet . # with the compiled packages that test/dex builds it of
+	cd test/chart && go tool -modfile=../../hack/tools/go.mod golangci-lint run --config ../../.golangci.yml --fast-only # or of Helm and Prometheus
 
 .PHONY: tidy
 tidy: ## Bring every go.mod in line with the imports.
@@ -184,6 +190,7 @@ tidy: ## Bring every go.mod in line with the imports.
 	cd internal/rpc/testdata/segmentio && go mod tidy
 	cd test/idp && go mod tidy
 	cd hack/release/krew && go mod tidy
+	cd test/chart && go mod tidy
 
 .PHONY: verify
 verify: generate fmt tidy lint crd-compat ## Check generated files, formatting, modules, lint and the API; fails on a dirty tree.
@@ -251,6 +258,10 @@ RELEASE_IMG_PREFIX ?= ghcr.io/slipway-mcp/slipway
 release-dry-run: ## Write everything that a release publishes to dist/release and upload nothing: VERSION=v0.1.0 (compiles kubectl mcp for five platforms, which takes minutes).
 	rm -rf dist/release
 	go run ./hack/release --version "$(VERSION)" --prefix "$(RELEASE_IMG_PREFIX)" --platforms "$(PLUGIN_PLATFORMS)"
+
+.PHONY: helm
+helm: ## Build the Helm CLI that the tests use, as dist/helm.
+	cd test/chart && CGO_ENABLED=0 go build -o ../../dist/helm helm.sh/helm/v4/cmd/helm
 
 .PHONY: clean
 clean: ## Remove what the build wrote into the checkout.
