@@ -37,6 +37,7 @@ type foreign struct {
 	index    int
 	observer subscription.Observer
 	stopped  atomic.Bool
+	observed atomic.Bool // the other pod has been told that the processes know of it
 }
 
 // hearsOfOthers reports whether a Call is a subscription to the changes of all pods. Those of sessions are not, because the
@@ -140,7 +141,7 @@ func (h *hub) join(p *process) {
 	}
 	h.mu.Unlock()
 	for _, f := range wants {
-		p.addForeign(f)
+		p.addForeign(f, true) // a request may have started the process, and have changed something already
 	}
 	if p.Dead() != nil {
 		h.leave(p)
@@ -156,8 +157,8 @@ func (h *hub) leave(p *process) {
 	}
 }
 
-// observe has all processes, and those that start later, tell the observer. It waits until those that run do so.
-// running says for which Wants there is one.
+// observe has all processes, and those that start later, tell the observer. It waits until those that run do so, or have
+// failed to. One that does so later has the observer hear that everything may have changed. running says for which Wants there is one.
 func (h *hub) observe(ctx context.Context, wants []subscription.Want, o subscription.Observer) (running []bool, stop func(), err error) {
 	var added []*foreign
 	h.mu.Lock()
@@ -179,13 +180,14 @@ func (h *hub) observe(ctx context.Context, wants []subscription.Want, o subscrip
 	for i, f := range added {
 		running[i] = len(at[i]) > 0
 		for _, p := range at[i] {
-			settled := p.addForeign(f)
+			settled := p.addForeign(f, false)
 			select {
 			case <-settled:
 			case <-p.Over():
 			case <-ctx.Done():
 			}
 		}
+		f.observed.Store(true)
 	}
 	return running, func() { h.forget(added) }, nil
 }
@@ -233,7 +235,7 @@ func (p *Principals) TellMissed(principal string, missed subscription.Filter) {
 }
 
 // Observe has an Observer hear of the changes of the processes of this pod, until stop is called. It returns when the
-// processes that run know of it, or the context ends. running says for which Wants there is a process.
+// processes that run know of it or do not agree, or the context ends. running says for which Wants there is a process.
 func (p *Principals) Observe(ctx context.Context, wants []subscription.Want, o subscription.Observer) (running []bool, stop func(), err error) {
 	return p.common.hub.observe(ctx, wants, o)
 }

@@ -140,6 +140,7 @@ func (p *process) failIf(reason error, condition func() bool) bool {
 	if p.idle != nil {
 		p.idle.Stop()
 	}
+	p.subscriptions.stopForeignLocked()
 	p.mu.Unlock()
 	if p.translator != nil {
 		p.translator.Close()

@@ -2,6 +2,7 @@ package sessionless
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -25,12 +26,17 @@ type subscriptions struct {
 	filterBytes int  // that their filters hold
 	foreign     map[*foreign]*foreignSubscriber
 	foreignURIs uris
-	upstream    *Call // the subscription at the process
-	requested   subscription.Filter
-	honored     *subscription.Filter // nil until the process has acknowledged upstream
-	incomplete  bool                 // a client wants more than requested
-	updating    bool                 // the goroutine of updateUpstream runs
-	paced       time.Time            // when the replacements so far would be done at the slow pace
+
+	foreignActive  int         // of foreign, those that do not wait
+	foreignRetry   *time.Timer // subscribes those that do; nil if there are none
+	foreignBackOff mux.BackOff
+
+	upstream   *Call // the subscription at the process
+	requested  subscription.Filter
+	honored    *subscription.Filter // nil until the process has acknowledged upstream
+	incomplete bool                 // a client wants more than requested
+	updating   bool                 // the goroutine of updateUpstream runs
+	paced      time.Time            // when the replacements so far would be done at the slow pace
 }
 
 // subscriber is a client that is subscribed.
@@ -58,6 +64,11 @@ const (
 	// each makes all clients read again what they are subscribed to.
 	replacePause = 250 * time.Millisecond
 	replaceBurst = 16
+)
+
+var (
+	errListenRefused = errors.New("the server refuses the subscription")
+	errListenEnded   = errors.New("the server has ended the subscription")
 )
 
 var errURIs = fault.Busy("the limit of subscribed resources, or of the length of their URIs, is reached")
@@ -233,19 +244,19 @@ func (p *process) openUpstream() {
 	defer cancel()
 	c, err := p.ask(ctx, nil, methodListen, params)
 	if err != nil {
-		p.refuseSubscribers(func(c *Call) { c.failLocked(err.Error()) })
+		p.refuseSubscribers(err, mux.Background, func(c *Call) { c.failLocked(err.Error()) })
 		return
 	}
 	first, err := c.awaitNext(ctx)
 	switch {
 	case err != nil:
 		c.cancelUpstream()
-		p.refuseSubscribers(func(c *Call) {
+		p.refuseSubscribers(err, mux.Background, func(c *Call) {
 			c.failLocked("the server did not answer " + methodListen + " within " + acknowledgeTimeout.String())
 		})
 	case first.Last:
 		c.Release()
-		p.refuseSubscribers(func(c *Call) { c.pushLocked(answerFor(first, c.id)) })
+		p.refuseSubscribers(errListenRefused, refusedPace, func(c *Call) { c.pushLocked(answerFor(first, c.id)) })
 	default:
 		p.acknowledged(c, first.Message)
 	}
@@ -276,8 +287,9 @@ func (p *process) acknowledged(c *Call, acknowledgement []byte) {
 }
 
 // refuseSubscribers answers the clients that were never acknowledged, and keeps the others, for
-// which the adapter asks again. If all were acknowledged, it ends all subscriptions.
-func (p *process) refuseSubscribers(answer func(*Call)) {
+// which the adapter asks again. If all were acknowledged, it ends all subscriptions. Those of other pods wait
+// for another attempt instead.
+func (p *process) refuseSubscribers(reason error, pace mux.Pace, answer func(*Call)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := &p.subscriptions
@@ -292,10 +304,10 @@ func (p *process) refuseSubscribers(answer func(*Call)) {
 		}
 		s.removeLocked(c)
 	}
-	if s.refuseForeignLocked() || refused {
+	if p.delayForeignLocked(false, reason, pace) || refused {
 		return
 	}
-	s.endLocked()
+	p.endSubscribersLocked(reason, pace)
 }
 
 // completeLocked ends a subscription in order.
@@ -306,12 +318,13 @@ func (s *subscriptions) completeLocked(c *Call) {
 	s.removeLocked(c)
 }
 
-// endLocked ends all subscriptions in order.
-func (s *subscriptions) endLocked() {
+// endSubscribersLocked ends all subscriptions of clients in order. Those of other pods wait for another attempt.
+func (p *process) endSubscribersLocked(reason error, pace mux.Pace) {
+	s := &p.subscriptions
 	for c := range s.subscribers {
 		s.completeLocked(c)
 	}
-	s.endForeignLocked()
+	p.delayForeignLocked(true, reason, pace)
 }
 
 // upstreamEndedLocked is for a process that has ended the subscription.
@@ -322,7 +335,7 @@ func (p *process) upstreamEndedLocked() {
 		p.closeLocked(s.upstream)
 	}
 	s.upstream, s.honored = nil, nil
-	s.endLocked()
+	p.endSubscribersLocked(errListenEnded, mux.Background)
 }
 
 // answerFor is an answer to a request of the adapter's own as the answer to a client's.
