@@ -27,7 +27,8 @@ type crowd struct {
 	changed  chan struct{}
 	heard    chan string // of the clients
 	observed map[subscription.Observer][]subscription.Want
-	runs     bool // there is a process
+	runs     bool   // there is a process
+	settling func() // waits for the processes, once; nil if they know at once
 	leaving  bool
 }
 
@@ -62,7 +63,21 @@ func (c *crowd) TellMissed(principal string, missed subscription.Filter) {
 	c.heard <- principal + " missed " + missed.String()
 }
 
+// settle has the next call of Observe wait.
+func (c *crowd) settle(wait func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settling = wait
+}
+
 func (c *crowd) Observe(_ context.Context, wants []subscription.Want, o subscription.Observer) ([]bool, func(), error) {
+	c.mu.Lock()
+	wait := c.settling
+	c.settling = nil
+	c.mu.Unlock()
+	if wait != nil {
+		wait()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leaving {

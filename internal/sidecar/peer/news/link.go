@@ -82,13 +82,25 @@ func (l *link) rest(ctx context.Context, wanted *demand, wait time.Duration) {
 	case <-due:
 	case <-newer:
 	case <-over:
-		l.lost = true
-		l.replace(nil)
+		l.noteLost()
 		if time.Since(l.began) >= mux.Lasting {
 			l.backOff.Reset()
 		}
 		pause(ctx, l.backOff.Failed(nil, pace))
 	case <-ctx.Done():
+	}
+}
+
+// noteLost notes whether the stream has ended by itself.
+func (l *link) noteLost() {
+	if l.current == nil {
+		return
+	}
+	select {
+	case <-l.current.over:
+		l.lost = true
+		l.replace(nil)
+	default:
 	}
 }
 
@@ -116,6 +128,7 @@ func (l *link) open(ctx context.Context, wanted *demand) (again time.Duration) {
 		next.stop()
 		return l.failed(next)
 	}
+	l.noteLost() // it may have ended while this one was on its way
 	l.tellMissed(next)
 	l.replace(next)
 	l.began, l.lost, l.older = time.Now(), false, false

@@ -50,7 +50,8 @@ type Hub interface {
 	// TellMissed is Tell for what may have changed.
 	TellMissed(principal string, missed subscription.Filter)
 	// Observe has an Observer hear of the changes of the processes of this pod, until stop is called. It returns when
-	// those that run know of it, or the context ends. running says for which Wants there is a process. The error
+	// those that run know of it or do not agree, or the context ends. The Observer hears that everything may have changed
+	// when a process agrees later. running says for which Wants there is a process. The error
 	// says that this pod is about to end.
 	Observe(ctx context.Context, wants []subscription.Want, o subscription.Observer) (running []bool, stop func(), err error)
 }

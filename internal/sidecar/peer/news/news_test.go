@@ -76,6 +76,25 @@ func TestLost(t *testing.T) {
 	eventually(t, "no stream", func() bool { return clients.news.Streams() == 0 && len(processes.observers()) == 0 })
 }
 
+// A stream is lost while the next one, which asks for more, is on its way. Nothing tells of changes until that has begun.
+func TestLostWhileReplaced(t *testing.T) {
+	clients, processes, _ := twoPods(t, true)
+	clients.want("a://1")
+	clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1"]}`)
+	first := processes.observer(t, 1)
+	settle, settling := make(chan struct{}), make(chan struct{})
+	processes.settle(func() {
+		close(settling)
+		<-settle
+	})
+	clients.want("a://1", "a://2")
+	<-settling
+	first.Ended()
+	eventually(t, "the first stream is over", func() bool { return clients.news.Streams() == 0 })
+	close(settle)
+	clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1","a://2"]}`)
+}
+
 // A pod of an older version is asked seldom, and one that is about to end as any that cannot be reached.
 func TestPodsWithoutNews(t *testing.T) {
 	list := &listed{next: make(chan struct{})}
