@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -22,6 +23,31 @@ import (
 type sharedHub struct {
 	*sessionless.Principals
 	process *shared.Process
+	search  *eraSearch
+}
+
+// eraSearch finds out what the server speaks, for all watches together: each attempt takes a process.
+type eraSearch struct {
+	mu      sync.Mutex
+	backOff mux.BackOff
+}
+
+// era returns what the server speaks, or Auto if that cannot be found out now.
+func (h sharedHub) era(ctx context.Context) sessionless.Era {
+	s := h.search
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := h.Found(); found != sessionless.Auto || s.backOff.Err() != nil || ctx.Err() != nil {
+		return found
+	}
+	era, err := h.Era(ctx)
+	switch {
+	case err == nil:
+		s.backOff.Reset()
+	case ctx.Err() == nil:
+		s.backOff.Failed(err, mux.Background)
+	}
+	return era
 }
 
 // Observe implements news.Hub.
@@ -33,6 +59,7 @@ func (h sharedHub) Observe(ctx context.Context, wants []subscription.Want, o sub
 	}
 	watching, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &sharedWatch{hub: h, of: of, observer: o}
+	defer w.observed.Store(true)
 	var settled sync.WaitGroup
 	for uris := range chunks(wants[of].URIs) {
 		settled.Add(1)
@@ -67,6 +94,7 @@ type sharedWatch struct {
 	hub      sharedHub
 	of       int // the index of the Want
 	observer subscription.Observer
+	observed atomic.Bool // the other pod does not wait for the process any more
 }
 
 const (
@@ -81,12 +109,12 @@ const (
 func (w *sharedWatch) run(ctx context.Context, wanted subscription.Filter, settled func()) {
 	defer settled()
 	for ctx.Err() == nil {
-		era, err := w.hub.Era(ctx)
-		if err == nil && era != sessionless.Legacy {
+		switch w.hub.era(ctx) {
+		case sessionless.Modern:
 			return
-		}
-		if err == nil {
+		case sessionless.Legacy:
 			w.watch(ctx, wanted, settled)
+		case sessionless.Auto:
 		}
 		settled()
 		mux.Pause(ctx, watchRetry)
@@ -123,10 +151,15 @@ func (w *sharedWatch) watch(ctx context.Context, wanted subscription.Filter, set
 	for _, uri := range wanted.URIs {
 		ask("resources/subscribe", `"uri":`+string(rpc.AppendString(nil, uri)))
 	}
+	if conn.Dead() != nil {
+		return
+	}
+	if w.observed.Load() {
+		w.observer.Missed(w.of) // this process knows nothing of what the one before did, or may have told of changes before
+	}
 	settled()
 	select {
 	case <-conn.Over():
-		w.observer.Missed(w.of) // the next process knows nothing of what this one did
 	case <-ctx.Done():
 	}
 }

@@ -264,6 +264,7 @@ func (p processes) crowded(err error) error {
 type sharedProcess struct {
 	processes
 	process *shared.Process
+	search  *eraSearch
 }
 
 // sharedProcesses is how many processes there may be besides those of clients without
@@ -282,7 +283,7 @@ func NewShared(env *Env, starter child.Starter) Backend {
 	})
 	return &sharedProcess{newProcesses(env, pool, sessionless.Bound{}, func(ctx context.Context, _ *caller.Caller) (mux.Server, error) {
 		return sessionserver.New(process.Open(ctx))
-	}), process}
+	}), process, &eraSearch{}}
 }
 
 // Open implements Backend.
@@ -315,7 +316,7 @@ func (s *sharedProcess) Connect(ctx context.Context, stateless bool) (keeper.Con
 }
 
 // Changes implements Backend.
-func (s *sharedProcess) Changes() news.Hub { return sharedHub{s.statelessClients, s.process} }
+func (s *sharedProcess) Changes() news.Hub { return sharedHub{s.statelessClients, s.process, s.search} }
 
 // Close implements Backend.
 func (s *sharedProcess) Close() {
