@@ -219,3 +219,58 @@ func TestSubscriptionsOfGroups(t *testing.T) {
 		t.Error("the drain waits for the subscription")
 	}
 }
+
+// When the list gives a group another home, the subscriptions of its clients end: the former home hears of no change any more. The
+// next ones do.
+func TestSubscriptionsMoveWithTheirGroup(t *testing.T) {
+	t.Parallel()
+	for name, atHome := range map[string]bool{"passed on": false, "at the home": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replicas := startReplicas(t, 3, translating)
+			enlist(t, 1, replicas, 3, nil)
+			m := member{t: t}
+			m.wantCount(replicas[0], 1)
+			home, others := homeAmong(t, replicas)
+			at := others[0]
+			if atHome {
+				at = home
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+			defer cancel()
+			listen := func() (next func() string) {
+				t.Helper()
+				stream, err := m.do(ctx, at, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = stream.Body.Close() })
+				lines := bufio.NewScanner(stream.Body)
+				next = func() string {
+					for lines.Scan() {
+						if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+							return data
+						}
+					}
+					return ""
+				}
+				if first := next(); !strings.Contains(first, "acknowledged") {
+					t.Fatalf("the subscription begins with %q", first)
+				}
+				return next
+			}
+			next := listen()
+			enlist(t, 2, replicas, 3, func(i int, pod *adapterapi.PeerPod) { pod.Cordoned = replicas[i] == home })
+			if event := next(); event != "" || ctx.Err() != nil {
+				t.Fatalf("the subscription goes on with %q, %v", event, ctx.Err())
+			}
+			next = listen()
+			if status, _, answer := m.ask(others[1], "tools/call", `"name":"changed",`); status != http.StatusOK || answer.Error.Code != 0 {
+				t.Fatalf("got %d %+v", status, answer)
+			}
+			if event := next(); !strings.Contains(event, toolsChanged) {
+				t.Errorf("the next subscription hears of %q", event)
+			}
+		})
+	}
+}

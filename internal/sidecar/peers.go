@@ -52,7 +52,7 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 			message := &r.Messages[0]
 			return handle.OwnerOf(c.Keys.States(), &r.Caller, message.Bytes, &message.Envelope)
 		},
-		Relay: p.relay, Standing: p.roster.Standing, Ready: p.roster.Ready, Log: p.log,
+		Relay: p.relay, Standing: p.roster.Standing, Ready: p.roster.Ready, Next: p.roster.Next, Log: p.log,
 	})
 	p.placer = peer.NewPlacer(peer.PlacerOptions{
 		Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience, Starts: func() peer.Starts { return peer.Starts(a.backend.Starts()) },

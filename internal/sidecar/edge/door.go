@@ -26,7 +26,8 @@ type (
 	// Locator reports whether this instance answers a request. Before the Door reads the
 	// body, BySession decides by the id of a session that this instance does not have; afterwards,
 	// ByState decides by the task or state in the message, and ByGroup by the group of the caller, which
-	// it asks for if that matters. If one returns false, it has answered the request, or another instance has.
+	// it asks for if that matters. If one returns false, it has answered the request, or another instance has. ByGroup may
+	// give the request a context that ends with fault.ErrMoved when another instance serves the group.
 	Locator interface {
 		BySession(w http.ResponseWriter, r *Request, id string) bool
 		ByState(w http.ResponseWriter, r *Request) bool

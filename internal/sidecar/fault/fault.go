@@ -16,6 +16,8 @@ var (
 	// ErrFull says that as many processes run as may run, so that no other one started. A later try may
 	// succeed.
 	ErrFull = errors.New("as many server processes run as may run")
+	// ErrMoved says that another instance serves the client from now on.
+	ErrMoved = errors.New("another instance serves this client now: send the request again")
 )
 
 // IsLimit says whether an error says nothing of the server: the adapter has reached a limit, or goes

@@ -7,7 +7,6 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
-	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
 
 // ByGroup implements edge.Locator. One pod keeps the state for a group of callers: the first home of the group. Without a
@@ -15,7 +14,8 @@ import (
 // this pod if there is none. A home that refuses the request has answered it: another one would begin with a second state.
 func (t *Router) ByGroup(w http.ResponseWriter, r *edge.Request, of func(*edge.Request) string) bool {
 	homes := t.listed()
-	if len(homes) == 0 || len(homes) == 1 && homes[0].owner.UID == t.options.Self.UID {
+	listens := isListen(r) // which may last until there are other homes
+	if !listens && (len(homes) == 0 || len(homes) == 1 && homes[0].owner.UID == t.options.Self.UID) {
 		return true
 	}
 	name := of(r)
@@ -23,21 +23,22 @@ func (t *Router) ByGroup(w http.ResponseWriter, r *edge.Request, of func(*edge.R
 		return true
 	}
 	group := digestOf(name)
+	if listens {
+		return t.listenByGroup(w, r, homes, group)
+	}
 	first := homes.next(group, nil)
 	if first.owner.UID == t.options.Self.UID || t.gave(r) {
 		return true
 	}
+	t.calls.begin()
+	defer t.calls.end()
+	return t.newGroupPassage(w, r, first).toHome(r.Context(), homes, group)
+}
+
+func (t *Router) newGroupPassage(w http.ResponseWriter, r *edge.Request, first *home) *passage {
 	p := t.newPassage(w, r, first.owner, r.Body)
 	p.moves, p.what, p.id = true, "request", r.Messages[0].Envelope.ID.Of(r.Messages[0].Bytes)
-	if string(r.Messages[0].Envelope.Method) != subscription.MethodListen {
-		t.calls.begin()
-		defer t.calls.end()
-		return p.toHome(r.Context(), homes, group)
-	}
-	p.request.Stream = true
-	ctx, leave := t.untilDrain(r.Context())
-	defer leave()
-	return p.toHome(ctx, homes, group)
+	return p
 }
 
 // toHome passes the request on to the first home of its group that can be reached. It reports whether this pod answers
@@ -51,6 +52,9 @@ func (p *passage) toHome(ctx context.Context, homes homes, group uint64) bool {
 			continue
 		}
 		p.owner = home.owner
+		if p.listen != nil {
+			t.listens.isAt(p.listen, home.owner.UID)
+		}
 		if !p.run(ctx, patience) {
 			return false
 		}

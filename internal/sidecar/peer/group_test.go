@@ -18,18 +18,23 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/budget"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
+	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/trust"
+	"github.com/slipway-mcp/slipway/internal/sidecar/session"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
 // ranked is an adapter with a list of pods, to which every connection fails in a way of its own.
 type ranked struct {
 	door  *edge.Door
+	pods  []roster.Candidate // all, as ranked
 	ready *roster.Ready
+	next  chan struct{}    // closes when another list comes
 	state *sessionid.Owner // that gave the client its state
 	asked int              // for the name of the group
 	dials []string         // of pods
@@ -44,7 +49,7 @@ const (
 
 func newRanked(t *testing.T, self int) *ranked {
 	t.Helper()
-	k := &ranked{fails: map[string][2]error{}}
+	k := &ranked{next: make(chan struct{}), fails: map[string][2]error{}}
 	list := readyPods(rankedPods)
 	order, group := homesOf(list), digestOf(rankedGroup)
 	slices.SortFunc(order, func(a, b home) int {
@@ -58,6 +63,7 @@ func newRanked(t *testing.T, self int) *ranked {
 		h.owner.Address = netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 16272)
 		k.ready.Pods = append(k.ready.Pods, roster.Candidate{PeerPod: list[0].PeerPod, Owner: h.owner})
 	}
+	k.pods = k.ready.Pods
 	passes := relay.New(relay.Options{
 		Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
 			pod := to.Addr().String()
@@ -69,7 +75,10 @@ func newRanked(t *testing.T, self int) *ranked {
 			return near, far.Close()
 		},
 		Handshake: func(_ context.Context, c net.Conn, uid [16]byte) (*tls.Conn, error) {
-			for _, pod := range k.ready.Pods {
+			for _, pod := range k.pods {
+				if pod.Owner.UID == uid && errors.Is(k.fails[pod.Owner.Address.Addr().String()][1], errNone) {
+					return tls.Client(c, nil), nil
+				}
 				if pod.Owner.UID == uid {
 					return nil, cmp.Or(k.fails[pod.Owner.Address.Addr().String()][1], errors.Join(errors.New("unexpected"), c.Close()))
 				}
@@ -80,7 +89,7 @@ func newRanked(t *testing.T, self int) *ranked {
 	t.Cleanup(passes.Close)
 	router := New(Options{
 		Self: k.ready.Pods[self].Owner, Relay: passes, Standing: func([16]byte) roster.Standing { return roster.Listed },
-		Ready: func() *roster.Ready { return k.ready },
+		Ready: func() *roster.Ready { return k.ready }, Next: func() <-chan struct{} { return k.next },
 		State: func(*edge.Request) (sessionid.Owner, bool) {
 			if k.state == nil {
 				return sessionid.Owner{}, false
@@ -99,15 +108,30 @@ func newRanked(t *testing.T, self int) *ranked {
 				}
 				return rankedGroup
 			},
-			Serve: func(w http.ResponseWriter, _ *edge.Request) { w.WriteHeader(http.StatusNotFound) },
+			Serve: func(w http.ResponseWriter, r *edge.Request) {
+				if isListen(r) {
+					<-r.Context().Done()
+				}
+				if errors.Is(context.Cause(r.Context()), fault.ErrMoved) {
+					w.WriteHeader(statusMoved)
+					return
+				}
+				w.WriteHeader(http.StatusNotFound)
+			},
 		}},
 	})
 	return k
 }
 
+// errNone has a pod take a connection.
+var errNone = errors.New("none")
+
+// statusMoved answers a subscription whose group has moved.
+const statusMoved = http.StatusResetContent
+
 // fail has connections to a pod fail, by its place in the ranking.
 func (k *ranked) fail(place int, dial, handshake error) {
-	k.fails[k.ready.Pods[place].Owner.Address.Addr().String()] = [2]error{dial, handshake}
+	k.fails[k.pods[place].Owner.Address.Addr().String()] = [2]error{dial, handshake}
 }
 
 func (k *ranked) post(t *testing.T, body string) *httptest.ResponseRecorder {
@@ -258,8 +282,9 @@ func hitOf(t testing.TB, pods int) func() {
 	router := New(Options{Self: homes.next(digestOf(rankedGroup), nil).owner, Ready: list.Ready})
 	name := strings.Clone(rankedGroup)
 	of := func(*edge.Request) string { return name }
+	request := &edge.Request{Messages: []session.Message{{Envelope: rpc.Envelope{Kind: rpc.Request, Method: []byte("tools/call")}}}}
 	return func() {
-		if !router.ByGroup(nil, nil, of) {
+		if !router.ByGroup(nil, request, of) {
 			t.Fatal("the request goes elsewhere")
 		}
 	}

@@ -43,7 +43,9 @@ type Options struct {
 	Standing func(pod [16]byte) roster.Standing
 	// Ready returns the pods of the list that are ready; nil without a list that counts.
 	Ready func() *roster.Ready
-	Log   logr.Logger
+	// Next returns a channel that closes when another list comes.
+	Next func() <-chan struct{}
+	Log  logr.Logger
 }
 
 // Router passes requests on to the pods that have their sessions, or keep state for their callers. It is the edge.Locator
@@ -55,6 +57,7 @@ type Router struct {
 	watches  watches
 	calls    calls
 	homes    atomic.Pointer[listedHomes]
+	listens  listens
 
 	draining context.Context // ends streams
 	drain    context.CancelFunc
@@ -158,10 +161,11 @@ type passage struct {
 	r       *edge.Request
 	owner   sessionid.Owner
 	request relay.Request
-	returns bool   // the session outlives a restart of the owner's adapter
-	moves   bool   // another pod takes the request if the owner cannot be reached
-	what    string // the owner has, for people
-	id      []byte // of a request without a session
+	returns bool    // the session outlives a restart of the owner's adapter
+	moves   bool    // another pod takes the request if the owner cannot be reached
+	what    string  // the owner has, for people
+	id      []byte  // of a request without a session
+	listen  *listen // nil unless the request is a subscription of a group
 }
 
 func (t *Router) newPassage(w http.ResponseWriter, r *edge.Request, owner sessionid.Owner, body []byte) *passage {

@@ -90,16 +90,19 @@ func (t *Router) runWatch(pod sessionid.Owner) {
 
 // look tries to reach a pod once. It reports whether the pod cannot be reached still.
 func (t *Router) look(pod sessionid.Owner) bool {
+	contact := t.try(pod)
+	return contact == unreachable || contact == unready
+}
+
+// try tries to reach a pod once, and remembers the outcome.
+func (t *Router) try(pod sessionid.Owner) contact {
 	err := t.options.Relay.Reach(t.draining, pod)
-	failed, dialed := errors.AsType[*relay.DialError](err)
-	switch {
-	case err == nil:
+	if err == nil {
 		t.notes.answered(pod.UID)
-		return false
-	case !dialed:
-		return t.draining.Err() == nil
+		return connected
 	}
+	failed, _ := errors.AsType[*relay.DialError](err) // as Reach promises
 	contact := contactOf(failed.Outcome)
 	_, _ = t.notes.judge(pod.UID, knowledge{contact: contact, listing: t.options.Standing(pod.UID)}, 1, time.Now())
-	return contact == unreachable || contact == unready
+	return contact
 }

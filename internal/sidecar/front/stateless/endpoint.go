@@ -107,11 +107,21 @@ func (e *Endpoint) refuse(w http.ResponseWriter, r *edge.Request, reason error) 
 	case errors.Is(reason, fault.ErrBusy):
 		e.metrics.Refused.Inc()
 		front.RefuseSession(w, r.Request, id, reason)
-	case r.Context().Err() == nil: // else the client has gone
+	case r.Context().Err() != nil:
+		refuseEnded(w, r, id)
+	default:
 		if !fault.IsLimit(reason) {
 			front.NoteFailure(w)
 		}
 		front.Unavailable(w, id, "the server does not take requests now: "+reason.Error())
+	}
+}
+
+// refuseEnded answers a request without an answer whose context has ended: the client has gone, or another instance serves
+// it from now on.
+func refuseEnded(w http.ResponseWriter, r *edge.Request, id []byte) {
+	if errors.Is(context.Cause(r.Context()), fault.ErrMoved) {
+		front.Unavailable(w, id, fault.ErrMoved.Error())
 	}
 }
 

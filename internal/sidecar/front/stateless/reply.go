@@ -82,6 +82,7 @@ func (p *reply) run() {
 			}
 			return
 		case <-p.r.Context().Done():
+			refuseEnded(p.w, p.r, p.call.ID())
 			return
 		}
 	}
