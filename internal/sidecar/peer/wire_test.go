@@ -2,6 +2,7 @@ package peer
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,4 +46,29 @@ func TestNotVouched(t *testing.T) {
 			t.Errorf("%s: %+v", name, who)
 		}
 	}
+}
+
+// FuzzForged finds out whether a client can say something to another pod that only pods may say. What it can say, the other
+// pod must be able to read.
+func FuzzForged(f *testing.F) {
+	f.Add(headerPrincipal, "eyJpc3N1ZXIiOiJhIiwidXNlciI6ImIifQ")
+	f.Add(headerClient, "192.0.2.9:1")
+	f.Add("slipway-PEER-place", placeIfFree)
+	f.Add("Connection", headerClient)
+	f.Fuzz(func(t *testing.T, name, value string) {
+		header := http.Header{}
+		header.Set(name, value) // with the name as net/http reads it
+		out := outgoing(header, "192.0.2.1:7", &caller.Caller{})
+		if got := out[headerClient]; len(got) != 1 || got[0] != "192.0.2.1:7" {
+			t.Errorf("the client is %q", got)
+		}
+		for name := range out {
+			if strings.HasPrefix(http.CanonicalHeaderKey(name), front.PeerPrefix) && name != headerClient {
+				t.Errorf("the client says %s", name)
+			}
+		}
+		if who := Vouched(&http.Request{Header: http.Header{headerPrincipal: {value}}}); who != nil && who.User == "" {
+			t.Errorf("%+v is no one", who)
+		}
+	})
 }
