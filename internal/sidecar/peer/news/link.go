@@ -20,6 +20,9 @@ const (
 	beginTimeout = settleTimeout + 5*time.Second
 	// olderRetry is the time between two attempts at a pod of an older version, which has no news.
 	olderRetry = 10 * time.Minute
+	// handover is how long a stream stays when the next one has begun. The two come over different connections, so the last
+	// news of the first one may still be on their way.
+	handover = 500 * time.Millisecond
 )
 
 // pace is that of attempts to open a stream. Clients miss changes meanwhile, so it gets no slower than this.
@@ -105,8 +108,12 @@ func (l *link) noteLost() {
 }
 
 func (l *link) replace(by *stream) {
-	if l.current != nil {
-		l.current.stop()
+	switch former := l.current; {
+	case former == nil:
+	case by == nil:
+		former.stop()
+	default:
+		time.AfterFunc(handover, former.stop)
 	}
 	l.current = by
 }

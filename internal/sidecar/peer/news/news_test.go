@@ -1,6 +1,7 @@
 package news
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -93,6 +94,39 @@ func TestLostWhileReplaced(t *testing.T) {
 	eventually(t, "the first stream is over", func() bool { return clients.news.Streams() == 0 })
 	close(settle)
 	clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1","a://2"]}`)
+}
+
+// The last news of a stream reach clients, although the next one has begun.
+func TestLastNewsOfAStream(t *testing.T) {
+	clients, processes, _ := twoPods(t, true)
+	uris := []string{"a://0"}
+	clients.want(uris...)
+	clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://0"]}`)
+	for i := range 20 {
+		last := processes.observerOf(t, len(uris))
+		late := fmt.Sprintf("a://0/%d", i)
+		processes.settle(func() { last.Changed(0, subscription.MethodUpdated, late) })
+		another := fmt.Sprintf("b://%02d", i)
+		uris = append(uris, another)
+		clients.want(uris...)
+		clients.hearsBoth(t, ` changed {"resourceSubscriptions":["`+late+`"]}`, ` missed {"resourceSubscriptions":["`+another+`"]}`)
+	}
+}
+
+// observerOf waits for the observer of so many resources.
+func (p *pod) observerOf(t *testing.T, uris int) (found subscription.Observer) {
+	t.Helper()
+	eventually(t, "an observer", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for o, wants := range p.observed {
+			if len(wants[0].URIs) == uris {
+				found = o
+			}
+		}
+		return found != nil
+	})
+	return found
 }
 
 // A pod of an older version is asked seldom, and one that is about to end as any that cannot be reached.
