@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,7 +53,7 @@ func jsonName(field reflect.StructField) string {
 
 // object writes the table of one object, and then those of the objects in it.
 func (r *reference) object(typ reflect.Type, schema *apiextensionsv1.JSONSchemaProps, path string) {
-	fmt.Fprintf(r, "\n### %s\n\n<a id=\"%s\"></a>%s\n\n", strings.TrimSuffix(path, "[]"), anchor(path), prose(schema.Description))
+	fmt.Fprintf(&r.Builder, "\n### %s\n\n<a id=\"%s\"></a>%s\n\n", strings.TrimSuffix(path, "[]"), anchor(path), prose(schema.Description))
 	r.WriteString("| Field | Type | Default | Allowed values | Description |\n|---|---|---|---|---|\n")
 	type inner struct {
 		typ    reflect.Type
@@ -88,7 +89,7 @@ func (r *reference) object(typ reflect.Type, schema *apiextensionsv1.JSONSchemaP
 		if slices.Contains(schema.Required, name) {
 			kind += ", required"
 		}
-		fmt.Fprintf(r, "| %s | %s | %s | %s | %s |\n", label, kind, defaultOf(&property), strings.Join(allowed(&property, isOwn(nested)), "<br>"), doctable.Cell(escaped(property.Description)))
+		fmt.Fprintf(&r.Builder, "| %s | %s | %s | %s | %s |\n", label, kind, defaultOf(&property), strings.Join(allowed(&property, isOwn(nested)), "<br>"), doctable.Cell(escaped(property.Description)))
 	}
 	r.rules(schema)
 	for _, o := range objects {
@@ -240,14 +241,14 @@ func number(n *float64) string {
 	if n == nil {
 		return ""
 	}
-	return fmt.Sprint(int64(*n))
+	return strconv.FormatInt(int64(*n), 10)
 }
 
 func count(n *int64) string {
 	if n == nil || *n == 0 {
 		return ""
 	}
-	return fmt.Sprint(*n)
+	return strconv.FormatInt(*n, 10)
 }
 
 func between(least, most, unit string) string {

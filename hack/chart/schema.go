@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,7 +43,7 @@ func renderSchema(root string) ([]byte, error) {
 	}
 	properties, ok := schema["properties"].(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("parse schema: it has no properties")
+		return nil, errors.New("parse schema: it has no properties")
 	}
 	file, err := schemaOf(reflect.TypeFor[config.Manager]())
 	if err != nil {
@@ -87,26 +88,30 @@ func schemaOf(of reflect.Type) (map[string]any, error) {
 		values, err := schemaOf(of.Elem())
 		return map[string]any{"type": "object", "additionalProperties": values}, err
 	case reflect.Struct:
-		properties := map[string]any{}
-		for field := range fieldsOf(of) {
-			schema, err := schemaOf(field.Type)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", field.Name, err)
-			}
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			properties[name] = schema
-		}
-		return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}, nil
+		return schemaOfStruct(of)
 	default:
 		return nil, fmt.Errorf("no schema for %s", of)
 	}
 }
 
+func schemaOfStruct(of reflect.Type) (map[string]any, error) {
+	properties := map[string]any{}
+	for field := range fieldsOf(of) {
+		schema, err := schemaOf(field.Type)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", field.Name, err)
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		properties[name] = schema
+	}
+	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}, nil
+}
+
 // fieldsOf goes through the fields that the decoder knows.
 func fieldsOf(of reflect.Type) func(yield func(reflect.StructField) bool) {
 	return func(yield func(reflect.StructField) bool) {
-		for i := range of.NumField() {
-			if field := of.Field(i); field.IsExported() && field.Tag.Get("json") != "" && !yield(field) {
+		for field := range of.Fields() {
+			if field.IsExported() && field.Tag.Get("json") != "" && !yield(field) {
 				return
 			}
 		}

@@ -78,11 +78,11 @@ func writeObject(out *bytes.Buffer, o object, name string, with options) error {
 		}
 		out.WriteString(line)
 	}
-	own := ""
+	var own strings.Builder
 	for _, annotation := range slices.Sorted(maps.Keys(o.Metadata.Annotations)) {
-		own += fmt.Sprintf(" %q %q", annotation, o.Metadata.Annotations[annotation])
+		fmt.Fprintf(&own, " %q %q", annotation, o.Metadata.Annotations[annotation])
 	}
-	fmt.Fprintf(out, "  {{- $annotations := dict%s }}\n%s", own, with.annotation)
+	fmt.Fprintf(out, "  {{- $annotations := dict%s }}\n%s", own.String(), with.annotation)
 	out.WriteString("  {{- with include \"slipway.annotations\" (dict \"root\" . \"annotations\" $annotations) }}\n  {{- . | nindent 2 }}\n  {{- end }}\n")
 	for _, part := range []struct {
 		name string

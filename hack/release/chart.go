@@ -52,9 +52,27 @@ func chartFiles(chart fs.FS, version, appVersion, prefix string) (files []file, 
 		return nil, "", fmt.Errorf("set image.prefix in values.yaml: %w", err)
 	}
 	changed := map[string][]byte{"Chart.yaml": metadata, "values.yaml": values}
-	ignored, err := readIgnored(chart)
+	paths, err := chartPaths(chart)
 	if err != nil {
 		return nil, "", err
+	}
+	for _, where := range paths {
+		content, ok := changed[where]
+		if !ok {
+			if content, err = fs.ReadFile(chart, where); err != nil {
+				return nil, "", err
+			}
+		}
+		files = append(files, file{name: path.Join(name, where), mode: 0o644, content: content})
+	}
+	return files, name, nil
+}
+
+// chartPaths lists the files that .helmignore does not leave out.
+func chartPaths(chart fs.FS) (paths []string, err error) {
+	ignored, err := readIgnored(chart)
+	if err != nil {
+		return nil, err
 	}
 	err = fs.WalkDir(chart, ".", func(where string, entry fs.DirEntry, err error) error {
 		switch {
@@ -70,16 +88,10 @@ func chartFiles(chart fs.FS, version, appVersion, prefix string) (files []file, 
 		case !entry.Type().IsRegular():
 			return fmt.Errorf("%s is not a regular file", where)
 		}
-		content, ok := changed[where]
-		if !ok {
-			if content, err = fs.ReadFile(chart, where); err != nil {
-				return err
-			}
-		}
-		files = append(files, file{name: path.Join(name, where), mode: 0o644, content: content})
+		paths = append(paths, where)
 		return nil
 	})
-	return files, name, err
+	return paths, err
 }
 
 // setVersions changes the values of version and appVersion where they stand. Comments stay.

@@ -13,7 +13,7 @@ import (
 func TestLongKrewInstallsThePlugin(t *testing.T) {
 	directory, _ := release(t, stub(t), platform{runtime.GOOS, runtime.GOARCH}, platform{"windows", "amd64"})
 	home := t.TempDir()
-	krew := func(tool string, args ...string) string {
+	krew := func(tool string, args ...string) {
 		t.Helper()
 		command := exec.CommandContext(t.Context(), "go", append([]string{"tool", "-modfile=krew/go.mod", tool}, args...)...)
 		command.Env = append(os.Environ(), "KREW_ROOT="+home)
@@ -21,7 +21,6 @@ func TestLongKrewInstallsThePlugin(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s %q: %v\n%s", tool, args, err, output)
 		}
-		return string(output)
 	}
 	manifest := filepath.Join(directory, "slipway.yaml")
 	krew("validate-krew-manifest", "-manifest", manifest, "-skip-install")

@@ -166,7 +166,7 @@ func (s *source) typeOf(t *testing.T, typ reflect.Type) string {
 }
 
 func defaultOf(value reflect.Value) string {
-	if duration, ok := value.Interface().(Duration); ok {
+	if duration, ok := reflect.TypeAssert[Duration](value); ok {
 		return "`" + time.Duration(duration).String() + "`"
 	}
 	if value.IsZero() && value.Kind() != reflect.Bool && value.Kind() != reflect.Int {

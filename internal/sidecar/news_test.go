@@ -105,8 +105,8 @@ func (h *hearer) hears(event string, change func()) {
 	h.wants(event)
 }
 
-// starts starts a process at another replica by a request. Clients hear that everything may have changed when it knows that other
-// pods listen.
+// starts has a request start a process at another replica. Clients hear that everything may have changed when that process
+// knows that other pods listen.
 func (h *hearer) starts(r *replica, g *guard, token string, events ...string) {
 	h.t.Helper()
 	r.callTool(g, token, "touch", "nothing")

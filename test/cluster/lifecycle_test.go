@@ -269,7 +269,7 @@ func (h *harness) interruptedUp() {
 		if err != nil {
 			h.Fatal(err)
 		}
-		defer said.Close()
+		defer func() { _ = said.Close() }()
 		command := h.command("up")
 		command.Stdout, command.Stderr = said, said // a file, because Wait waits for all who have a pipe
 		if err := command.Start(); err != nil {
@@ -282,7 +282,7 @@ func (h *harness) interruptedUp() {
 		for started := false; !started; {
 			select {
 			case err := <-ended:
-				output, _ := os.ReadFile(said.Name()) //nolint:errcheck // what it said helps, and need not be there
+				output, _ := os.ReadFile(said.Name())
 				h.Fatalf("up ended (%v) before it started %s\n%s", err, record, output)
 			case <-time.After(time.Millisecond):
 				_, err := os.Stat(path)

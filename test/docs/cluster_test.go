@@ -102,7 +102,7 @@ func (c *cluster) provideVolume(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // Kubernetes gives a directory of the node to no group.
+	if err := os.Chmod(dir, 0o777); err != nil { // Kubernetes gives a directory of the node to no group.
 		t.Fatal(err)
 	}
 	apply(ctx, t, c, map[string]any{

@@ -56,7 +56,7 @@ func newReader(ctx context.Context, t *testing.T, s *standIn, namespace, proxy s
 	scratch := t.TempDir()
 	home, checkout, kubeconfig := filepath.Join(scratch, "home"), filepath.Join(scratch, "slipway"), filepath.Join(scratch, "kubeconfig")
 	for _, dir := range []string{home, checkout} {
-		must(t, os.Mkdir(dir, 0o755)) //nolint:gosec // as git would
+		must(t, os.Mkdir(dir, 0o755))
 	}
 	// The files as they are here, also those that are not committed.
 	run(ctx, t, "", "bash", "-ec", `git ls-files -z --cached --others --exclude-standard |

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,7 +50,8 @@ func StartShell(ctx context.Context, dir, scratch string, env []string) (*Shell,
 		return nil, fmt.Errorf("start shell: %w", errors.Join(err, ordersOut.Close(), ordersIn.Close()))
 	}
 	command := exec.CommandContext(ctx, "bash", "-c", session)
-	command.Dir, command.Env = dir, append(env, "SCRATCH="+scratch)
+	command.Dir = dir
+	command.Env = slices.Concat(env, []string{"SCRATCH=" + scratch})
 	command.ExtraFiles = []*os.File{reportsIn, ordersOut}
 	// What runs in the background ends with the session.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

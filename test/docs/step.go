@@ -18,8 +18,6 @@ var notCommands = map[string]bool{"yaml": true, "json": true, "dockerfile": true
 
 // Steps are the commands of a block, or the reason why it does not run. A block that is no commands has neither.
 func (b *Block) Steps() (steps []Step, skipped string, err error) {
-	name, argument, _ := strings.Cut(b.Mark, ":")
-	argument = strings.TrimSpace(argument)
 	switch b.Language {
 	case "sh":
 		steps = []Step{{Line: b.Line, Script: b.Text}}
@@ -36,6 +34,13 @@ func (b *Block) Steps() (steps []Step, skipped string, err error) {
 		}
 		return nil, "", nil
 	}
+	return b.marked(steps)
+}
+
+// marked does to the commands of a block what the comment above it says.
+func (b *Block) marked(steps []Step) ([]Step, string, error) {
+	name, argument, _ := strings.Cut(b.Mark, ":")
+	argument = strings.TrimSpace(argument)
 	switch {
 	case b.Mark == "":
 		return steps, "", nil

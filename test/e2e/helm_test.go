@@ -20,9 +20,9 @@ const (
 )
 
 // helm does what a user would type, with the Helm that the chart is tested with.
-func helm(ctx context.Context, args ...string) string {
+func helm(ctx context.Context, args ...string) {
 	GinkgoHelper()
-	return run(ctx, "dist/helm", append([]string{"--namespace", operatorNamespace}, args...)...)
+	run(ctx, "dist/helm", append([]string{"--namespace", operatorNamespace}, args...)...)
 }
 
 // withImages are the flags for images of a version.

@@ -142,13 +142,13 @@ func TestListenToResources(t *testing.T) {
 	s.equal("two", two.event(), changedFor("notifications/resources/updated", `"two"`, `"uri":"a://x",`))
 	s.equal("two", two.event(), changedFor("notifications/resources/updated", `"two"`, `"uri":"a://y/part",`))
 	s.equal("three", three.event(), changedFor("notifications/resources/updated", `3`, `"uri":"a://y/part",`))
-	s.equal("one, whose subscription was replaced", one.event(), mayHaveChanged(toolsChanged, `1`))
+	s.equal("one, whose subscription was replaced", one.event(), mayHaveChanged(`1`))
 	s.equal("one", one.event(), changedFor(toolsChanged, `1`, ""))
 }
 
 // mayHaveChanged is what a client gets whose subscription was replaced.
-func mayHaveChanged(method, id string) string {
-	return `{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
+func mayHaveChanged(id string) string {
+	return `{"jsonrpc":"2.0","method":"` + toolsChanged + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `}}}`
 }
 
 // The subscription that takes another's place is not asked for before that is over, or
@@ -384,7 +384,7 @@ func TestListenRefusedForOthers(t *testing.T) {
 	again := s.wantUpstream(p, allKinds)
 	p.Emit(changed(acknowledged, again, `"notifications":{`+allKinds+`},`))
 	p.Emit(changed(toolsChanged, again, ""))
-	s.equal("after the replacement", first.event(), mayHaveChanged(toolsChanged, "9"))
+	s.equal("after the replacement", first.event(), mayHaveChanged("9"))
 	s.equal("change after that", first.event(), changedFor(toolsChanged, "9", ""))
 }
 
