@@ -130,11 +130,15 @@ func logOf(ctx context.Context, pod *corev1.Pod) string {
 // tellTLS tells an impostor something, which a client would that trusts everything.
 func tellTLS(ctx context.Context, impostor *corev1.Pod, text string) {
 	GinkgoHelper()
-	conn, err := gate.dial(ctx, "tcp", net.JoinHostPort(impostor.Status.PodIP, peerPort))
-	Expect(err).NotTo(HaveOccurred())
+	var conn net.Conn
+	// A node that still has the hardware address of the pod before asks for another one within a minute.
+	Eventually(func() (err error) {
+		conn, err = gate.dial(ctx, "tcp", net.JoinHostPort(impostor.Status.PodIP, peerPort))
+		return err
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
 	Expect(conn.SetDeadline(time.Now().Add(patience))).To(Succeed())
 	trusting := tls.Client(conn, &tls.Config{InsecureSkipVerify: true})
-	_, err = trusting.Write([]byte(text))
+	_, err := trusting.Write([]byte(text))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(trusting.Close()).To(Succeed())
 }
