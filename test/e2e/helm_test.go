@@ -83,7 +83,8 @@ var _ = Describe("The Helm chart", Label("helm"), Ordered, func() {
 		dir := GinkgoT().TempDir()
 		run(ctx, "go", "run", "./hack/images", "--prefix", prefix, "--version", next, "--out", dir)
 		run(ctx, cluster.tool, "load", filepath.Join(dir, "manager.tar"), filepath.Join(dir, "adapter.tar"))
-		helm(ctx, withImages(next, "upgrade", release, chartDir, "--set", "config.logging.level=1")...)
+		// kubectl, which applied install.yaml, still owns the fields that it set, together with Helm.
+		helm(ctx, withImages(next, "upgrade", release, chartDir, "--set", "config.logging.level=1", "--force-conflicts")...)
 		upgraded := awaitManagers(ctx, 1)[0]
 		Expect(upgraded.Spec.Containers[0].Image).To(HaveSuffix(":" + next))
 		var config corev1.ConfigMap
