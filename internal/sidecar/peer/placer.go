@@ -64,8 +64,8 @@ func (p *Placer) Placed(what Placing) uint64 { return p.placed[what].Load() }
 
 // Cordoned reports whether the manager says that new sessions should begin at other pods.
 func (p *Placer) Cordoned() bool {
-	entry, _ := p.options.List.Entry(p.options.Router.options.Self.UID)
-	return entry.Cordoned
+	entry, counts := p.options.List.Entry(p.options.Router.options.Self.UID)
+	return counts && entry.Cordoned
 }
 
 // Place implements edge.Placer. The manager's probe asks about this pod.

@@ -121,3 +121,30 @@ func TestSlowStarts(t *testing.T) {
 		})
 	}
 }
+
+// A cordon lasts for as long as the manager renews it: a manager that is gone keeps no pod from its spare processes.
+func TestCordonLapses(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	list := roster.NewAt(func() time.Time { return now })
+	self := sessionid.Owner{UID: [16]byte{1}}
+	text, err := adapterapi.Peers{Version: adapterapi.PeersVersion, Generation: 1, Pods: []adapterapi.PeerPod{
+		{UID: hex.EncodeToString(self.UID[:]), Address: "192.0.2.1:16272", Ready: true, Cordoned: true},
+	}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := list.Take([]byte(text.Text)); err != nil {
+		t.Fatal(err)
+	}
+	placer := NewPlacer(PlacerOptions{Router: New(Options{Self: self, Standing: list.Standing}), List: list})
+	for _, step := range []struct {
+		after    time.Duration
+		cordoned bool
+	}{{0, true}, {30 * time.Second, true}, {time.Nanosecond, false}} {
+		now = now.Add(step.after)
+		if got := placer.Cordoned(); got != step.cordoned {
+			t.Errorf("%s later: cordoned is %t", step.after, got)
+		}
+	}
+}
