@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/sidecar/audit"
@@ -204,6 +205,41 @@ func TestPlacedStream(t *testing.T) {
 	say(pingMessage, `"result"`)
 	_ = stream.Close()
 	<-entry.Drained()
+}
+
+// A placed connection of the SSE transport counts as one session of its pod, and not as one that is still on its way, too.
+func TestPlacedStreamCountsOnce(t *testing.T) {
+	t.Parallel()
+	set := limits(1, 2)
+	replicas := startReplicas(t, 2, func(c *config.Config) {
+		set(c)
+		c.LegacySSE, c.Patience = true, longer
+	})
+	entry, owner := replicas[0], replicas[1]
+	at(t, entry).hold(t)
+	enlist(t, 1, replicas, 2, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
+	defer cancel()
+	stream := get(ctx, t, "http://"+entry.host+"/sse")
+	defer func() { _ = stream.Close() }()
+	if lines := bufio.NewScanner(stream); dataLine(lines) == "" {
+		t.Fatal(lines.Err())
+	}
+	entry.wantPlaced(t, 1, 1, 0)
+	last := at(t, owner)
+	last.open(t)
+	enlist(t, 2, replicas, 2, nil)
+	opened := make(chan error, 1)
+	go func() { opened <- at(t, entry).initialize(ctx) }()
+	gomega.NewWithT(t).Eventually(entry.env.Sessions.Places.Waiting).WithTimeout(hang.Guard).Should(gomega.Equal(1))
+	if err := last.delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	owner.awaitSessions(t, 1)
+	enlist(t, 3, replicas, 2, nil)
+	if err := <-opened; err != nil || owner.sessions() != 2 {
+		t.Errorf("%v; the owner has %d sessions", err, owner.sessions())
+	}
 }
 
 // dataLine returns the data of the next event.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/rpc"
@@ -182,20 +183,25 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 	}}
 	answer := &offered{tentative: tentative{ResponseWriter: n.w, header: http.Header{}}}
 	answer.drops = answer.isRefusal
+	answer.begun = sync.OnceFunc(func() {
+		n.placer.loads.answered(to, answer.said, time.Now())
+		if !answer.dropped {
+			n.placer.placed[Peer].Add(1)
+		}
+	})
 	err := router.options.Relay.Forward(n.r.Context(), answer, to.Owner, &p.request)
 	if failed, ok := errors.AsType[*relay.DialError](err); ok {
 		n.placer.loads.fail(to, time.Now())
 		router.judge(to.Owner, failed.Outcome, 1, false)
 		return false
 	}
-	n.placer.loads.answered(to, answer.said, time.Now())
+	answer.begun()
 	if err == nil || errors.Is(err, relay.ErrCut) {
 		router.notes.answered(to.Owner.UID)
 	}
-	if err == nil && answer.dropped {
+	if answer.dropped {
 		return false
 	}
-	n.placer.placed[Peer].Add(1)
 	n.r.PassedOn()
 	if errors.Is(err, relay.ErrLost) {
 		front.Refuse(n.w, http.StatusBadGateway, nil, rpc.CodeInternal, "the pod that was to open the session did not answer; whether it has begun is not known")
@@ -208,7 +214,14 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 // offered is the answer of a pod that was asked to take a session. It drops a refusal.
 type offered struct {
 	tentative
-	said *Load
+	said  *Load
+	begun func() // called when the answer begins: that of HTTP+SSE lasts as long as the session
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (o *offered) WriteHeader(status int) {
+	o.tentative.WriteHeader(status)
+	o.begun()
 }
 
 func (o *offered) isRefusal(int) bool {
