@@ -156,9 +156,15 @@ type Owner struct {
 
 // NewOwner returns the owner of a session that the caller opens.
 func NewOwner(c *Caller) *Owner {
-	o := &Owner{principal: c.Principal, identity: c.Identity(), address: c.Address}
+	o := FormerOwner(c)
 	o.Accepted(c)
 	return o
+}
+
+// FormerOwner returns the owner of a session that the caller opened earlier, as far as its principal shows. The server has
+// not accepted the caller's token yet.
+func FormerOwner(c *Caller) *Owner {
+	return &Owner{principal: c.Principal, identity: c.Identity(), address: c.Address}
 }
 
 // Identity returns the verified caller that opened the session; nil if the adapter has not verified one.

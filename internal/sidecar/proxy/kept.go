@@ -134,6 +134,7 @@ func (p *Proxy) revive(r *edge.Request, id string, kept *sessionid.Kept, done fu
 	}
 	defer slot.Release()
 	revived := p.newSession(kept.ServerID, kept.Revision, &r.Caller)
+	revived.Owner = caller.FormerOwner(&r.Caller)
 	revived.calls, revived.requests, revived.use = 0, 0, places.Worked
 	if kept.Began.Before(revived.Began) { // the clock may have been set back
 		revived.Began = kept.Began

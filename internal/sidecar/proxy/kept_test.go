@@ -67,7 +67,7 @@ func newLives(t *testing.T, server http.Handler) *lives {
 type named struct{}
 
 func (named) Authenticate(r *http.Request) (caller.Caller, *edge.Refusal) {
-	return caller.Caller{Principal: caller.Principal(r.Header.Get("X-User"))}, nil
+	return caller.Caller{Principal: caller.Principal(r.Header.Get("X-User")), Authorization: r.Header["Authorization"]}, nil
 }
 
 func (l *lives) next(change func(*Options)) *endpoint {
@@ -141,6 +141,32 @@ func TestSessionsComeBackToTheirOwner(t *testing.T) {
 	}
 	l.want(http.StatusOK, "anna", next, http.MethodPost, id, "X-User", "anna")
 	l.want(http.StatusNotFound, "bert, when it is there", next, http.MethodPost, id, "X-User", "bert")
+}
+
+// Tokens that name no owner are alike to the adapter. After a restart it believes none before the server has accepted it.
+func TestTokensWithoutNamesAfterARestart(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"refused": http.StatusUnauthorized, "the session is hidden": http.StatusNotFound} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &keeping{id: "theirs"}
+			l := newLives(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer hers" {
+					w.WriteHeader(status)
+					return
+				}
+				server.ServeHTTP(w, r)
+			}))
+			hers := []string{"X-User", string(caller.SomeToken), "Authorization", "Bearer hers"}
+			other := []string{"X-User", string(caller.SomeToken), "Authorization", "Bearer other"}
+			id := l.next(nil).Open(hers...)
+			next := l.next(nil)
+			l.want(status, "a call of another", next, http.MethodPost, id, other...)
+			l.want(http.StatusNotFound, "delete of another", next, http.MethodDelete, id, other...)
+			l.want(http.StatusOK, "a call of the owner", next, http.MethodPost, id, hers...)
+			l.want(http.StatusNoContent, "delete of the owner", next, http.MethodDelete, id, hers...)
+		})
+	}
 }
 
 // What has ended does not come back, even if the server did not take notice.
