@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -28,9 +29,15 @@ type former struct {
 	process [16]byte // this one
 
 	mu       sync.Mutex
-	reviving map[string]chan struct{} // by id; closed when the session is there, or cannot be
+	reviving map[string]*revival // by id
 	ended    map[[sha256.Size]byte]struct{}
 	order    [][sha256.Size]byte // of ended, oldest first
+}
+
+// revival is an attempt to make a session again, for all requests in it that come meanwhile.
+type revival struct {
+	over chan struct{} // closed once err is set
+	err  error         // nil if the session is there
 }
 
 // mostEnded bounds the sessions of former processes that are known to have ended. The server has been told of each, so one
@@ -38,7 +45,7 @@ type former struct {
 const mostEnded = 4096
 
 func newFormer() *former {
-	f := &former{reviving: map[string]chan struct{}{}, ended: map[[sha256.Size]byte]struct{}{}}
+	f := &former{reviving: map[string]*revival{}, ended: map[[sha256.Size]byte]struct{}{}}
 	_, _ = rand.Read(f.process[:]) // never fails
 	return f
 }
@@ -94,37 +101,43 @@ func (p *Proxy) find(r *edge.Request, id string) (*proxySession, error) {
 		if !ok {
 			return nil, errUnknown
 		}
-		other, done := p.former.begin(id)
-		if other == nil {
-			return p.revive(r, id, &kept, done)
+		attempt, first := p.former.begin(id)
+		if first {
+			return p.revive(r, id, &kept, attempt)
 		}
 		select {
-		case <-other:
+		case <-attempt.over:
+			if errors.Is(attempt.err, places.ErrFull) { // this request would wait for as long as that one did
+				return nil, attempt.err
+			}
 		case <-r.Context().Done():
 			return nil, context.Cause(r.Context())
 		}
 	}
 }
 
-// begin begins to make a session again. If another request does so, begin returns a channel that closes when that is over.
-func (f *former) begin(id string) (other <-chan struct{}, done func()) {
+// begin returns the attempt to make a session again, and whether the caller is the first, who makes it.
+func (f *former) begin(id string) (attempt *revival, first bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if running := f.reviving[id]; running != nil {
-		return running, nil
+		return running, false
 	}
-	running := make(chan struct{})
-	f.reviving[id] = running
-	return nil, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		delete(f.reviving, id)
-		close(running)
-	}
+	attempt = &revival{over: make(chan struct{})}
+	f.reviving[id] = attempt
+	return attempt, true
 }
 
-func (p *Proxy) revive(r *edge.Request, id string, kept *sessionid.Kept, done func()) (*proxySession, error) {
-	defer done()
+func (f *former) finish(id string, attempt *revival, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.reviving, id)
+	attempt.err = err
+	close(attempt.over)
+}
+
+func (p *Proxy) revive(r *edge.Request, id string, kept *sessionid.Kept, attempt *revival) (revived *proxySession, err error) {
+	defer func() { p.former.finish(id, attempt, err) }()
 	if found, ok := p.Sessions.Find(id).(*proxySession); ok { // another request has been faster
 		return found, nil
 	}
@@ -133,7 +146,7 @@ func (p *Proxy) revive(r *edge.Request, id string, kept *sessionid.Kept, done fu
 		return nil, err
 	}
 	defer slot.Release()
-	revived := p.newSession(kept.ServerID, kept.Revision, &r.Caller)
+	revived = p.newSession(kept.ServerID, kept.Revision, &r.Caller)
 	revived.Owner = caller.FormerOwner(&r.Caller)
 	revived.calls, revived.requests, revived.use = 0, 0, places.Worked
 	if kept.Began.Before(revived.Began) { // the clock may have been set back

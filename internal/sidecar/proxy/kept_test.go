@@ -257,3 +257,23 @@ func TestSessionsThatComeBackTakeOnePlace(t *testing.T) {
 	l.want(http.StatusNoContent, "the one that has the place", next, http.MethodDelete, taken)
 	running.Wait()
 }
+
+// Requests of one session for which there is no place wait beside each other, and not one after the other.
+func TestSessionsThatComeBackWaitOnce(t *testing.T) {
+	t.Parallel()
+	const parallel, patience = 8, time.Second
+	l := newLives(t, &keeping{id: "theirs"})
+	id := l.next(nil).Open()
+	next := l.next(func(o *Options) {
+		o.Sessions = session.NewRegistry(session.Policy{Max: 1, Patience: patience, IdleTimeout: time.Hour, MaxLifetime: time.Hour})
+	})
+	next.Open()
+	var running sync.WaitGroup
+	for range parallel {
+		running.Go(func() { l.want(http.StatusServiceUnavailable, "a request", next, http.MethodPost, id) })
+	}
+	running.Wait()
+	if n := next.proxy.Sessions.Places.Refused(); n > parallel/2 { // 1, unless a request comes late on a busy machine
+		t.Errorf("%d of %d requests have waited for a place", n, parallel)
+	}
+}
