@@ -269,6 +269,8 @@ func pause(ctx context.Context) bool {
 func (p *passage) finish(err error) {
 	switch {
 	case err == nil:
+	case errors.Is(err, relay.ErrLost) && p.r.Method == http.MethodGet:
+		panic(http.ErrAbortHandler) // as in unavailable
 	case errors.Is(err, relay.ErrLost):
 		// In a session, without the id of a JSON-RPC request: the error is about this request, and says nothing about
 		// the session. The next request finds out.
