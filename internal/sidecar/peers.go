@@ -63,8 +63,13 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 		Relay: p.newsRelay, Memory: a.env.Memory, Log: p.log,
 	})
 	p.server = listener.NewServer(p.news.Handler(peer.Handler(a.peerDoor(routes))), p.limit, c.Log)
+	p.server.MaxHeaderBytes *= peerHeaders
 	return p
 }
+
+// peerHeaders is how much longer the headers of another pod may be than those of a client. They have all that the client sends,
+// and who it is, with all groups, besides.
+const peerHeaders = 4
 
 // peerDoor returns the handler of requests that other pods pass on. It passes none on itself, so that no request
 // goes in circles. A drain does not close its connections: they are between pods, and no client can use another

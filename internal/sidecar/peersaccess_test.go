@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -82,6 +83,7 @@ func TestForwardedCallers(t *testing.T) {
 	}{
 		"the same user":                      {token: root, tool: "echo", want: http.StatusOK},
 		"a refreshed token":                  {token: entryGuard.token("root", map[string]any{"jti": "2"}), tool: "echo", want: http.StatusOK},
+		"long headers, and many groups":      {token: entryGuard.token("root", map[string]any{"groups": manyGroups()}), tool: "echo", header: []string{"X-Long", strings.Repeat("x", 50<<10)}, want: http.StatusOK},
 		"another user":                       {token: entryGuard.token("alice", nil), tool: "echo", want: http.StatusNotFound},
 		"another user who claims to be":      {token: entryGuard.token("alice", nil), tool: "echo", header: []string{"Slipway-Peer-Principal", "eyJ1c2VyIjoiY29ycDpyb290In0"}, want: http.StatusNotFound},
 		"another user with a trick":          {token: entryGuard.token("alice", nil), tool: "echo", header: []string{"Connection", "Slipway-Peer-Principal"}, want: http.StatusNotFound},
@@ -98,6 +100,14 @@ func TestForwardedCallers(t *testing.T) {
 	if want := "tools/call by corp:root from 127.0.0.1"; !records.has(want) {
 		t.Errorf("the owner has no record %q, but %s", want, strings.Join(records.all, "; "))
 	}
+}
+
+// manyGroups are as many as a token may have.
+func manyGroups() (groups []string) {
+	for i := range 256 {
+		groups = append(groups, strings.Repeat("g", 25)+strconv.Itoa(i))
+	}
+	return groups
 }
 
 // awayAddress is where clients of the tests below connect from. Connections between replicas come from another one.
