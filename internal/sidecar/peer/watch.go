@@ -94,12 +94,15 @@ func (t *Router) look(pod sessionid.Owner) bool {
 	return contact == unreachable || contact == unready
 }
 
-// try tries to reach a pod once, and remembers the outcome.
+// try tries to reach a pod once, and remembers the outcome. A drain that cuts the attempt short says nothing of the pod.
 func (t *Router) try(pod sessionid.Owner) contact {
 	err := t.options.Relay.Reach(t.draining, pod)
-	if err == nil {
+	switch {
+	case err == nil:
 		t.notes.answered(pod.UID)
 		return connected
+	case t.draining.Err() != nil:
+		return untried
 	}
 	failed, _ := errors.AsType[*relay.DialError](err) // as Reach promises
 	contact := contactOf(failed.Outcome)

@@ -1,12 +1,18 @@
 package peer
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
 // A client that gets 503 goes on to another pod, and comes back after a while. It learns that its session is over as soon as
@@ -66,4 +72,21 @@ func TestWatchesAreBounded(t *testing.T) {
 	if w.goesOn(modelOwner(0), until) || len(w.until) >= mostWatched {
 		t.Error("a watch does not end")
 	}
+}
+
+// A drain that cuts an attempt short says nothing of the other pod, so requests of groups still go there.
+func TestDrainEndsAnAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := relay.New(relay.Options{Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}})
+		defer r.Close()
+		router := New(Options{Relay: r, Standing: roster.New().Standing})
+		go router.Drain()
+		if got := router.try(there); got != untried || router.notes.isSilent(there.UID, time.Now()) {
+			t.Errorf("the contact is %v, and the pod counts as silent: %t", got, router.notes.isSilent(there.UID, time.Now()))
+		}
+	})
 }
