@@ -151,7 +151,7 @@ func (t *Router) takesGroups(home sessionid.Owner, tried map[[16]byte]bool) bool
 	takes, known := tried[home.UID]
 	if !known {
 		now := time.Now()
-		takes = !t.notes.isGone(home.UID, roster.Listed, now) && !t.notes.isSilent(home.UID, now) && t.try(home) == connected
+		takes = !t.notes.isGone(home.UID, roster.Listed, now) && !t.notes.isSilent(home.UID, now) && t.try(home, false) == connected
 		tried[home.UID] = takes
 	}
 	return takes

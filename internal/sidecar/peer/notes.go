@@ -47,7 +47,11 @@ func (n *notes) judge(pod [16]byte, known knowledge, attempt int, now time.Time)
 		known.silence = n.silent(pod, now)
 	case unready:
 		known.silence = n.stuck(pod, now)
-	case untried, connected, refused:
+	case refused:
+		if known.returns {
+			known.silence = n.stuck(pod, now)
+		}
+	case untried, connected:
 	}
 	if attempt == 1 { // it may have failed by chance
 		known.silence = 0

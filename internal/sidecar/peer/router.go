@@ -202,7 +202,7 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 		case verdict == over, p.moves && failed.Outcome == relay.Unreachable:
 			return true
 		case verdict != wait || !pause(patient):
-			p.router.watch(p.owner, failed.Outcome)
+			p.router.watch(p.owner, failed.Outcome, p.returns)
 			p.unavailable(failed)
 			return false
 		}

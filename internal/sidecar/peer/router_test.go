@@ -100,20 +100,22 @@ func TestWhatCountsAsSilence(t *testing.T) {
 	t.Parallel()
 	closed, silence := errors.New("closed"), syscall.EHOSTUNREACH
 	for name, test := range map[string]struct {
-		fail func(since time.Duration) (dial, handshake error)
-		over time.Duration // 0 is never
+		session string
+		fail    func(since time.Duration) (dial, handshake error)
+		over    time.Duration // 0 is never
 	}{
-		"silent":              {func(time.Duration) (error, error) { return silence, nil }, deadAfter},
-		"resets connections":  {func(time.Duration) (error, error) { return syscall.ECONNRESET, nil }, stuckAfter},
-		"closes connections":  {func(time.Duration) (error, error) { return nil, closed }, stuckAfter},
-		"no descriptors here": {func(time.Duration) (error, error) { return syscall.EMFILE, nil }, 0},
-		"no ports here":       {func(time.Duration) (error, error) { return syscall.EADDRNOTAVAIL, nil }, 0},
-		"silent, with a sign of life": {func(since time.Duration) (error, error) {
+		"silent":              {"there", func(time.Duration) (error, error) { return silence, nil }, deadAfter},
+		"resets connections":  {"there", func(time.Duration) (error, error) { return syscall.ECONNRESET, nil }, stuckAfter},
+		"closes connections":  {"there", func(time.Duration) (error, error) { return nil, closed }, stuckAfter},
+		"no descriptors here": {"there", func(time.Duration) (error, error) { return syscall.EMFILE, nil }, 0},
+		"no ports here":       {"there", func(time.Duration) (error, error) { return syscall.EADDRNOTAVAIL, nil }, 0},
+		"silent, with a sign of life": {"there", func(since time.Duration) (error, error) {
 			if since > deadAfter/2 && since < deadAfter/2+time.Second {
 				return nil, closed
 			}
 			return silence, nil
 		}, deadAfter + deadAfter/2},
+		"refuses, and the session would come back": {"kept", func(time.Duration) (error, error) { return syscall.ECONNREFUSED, nil }, stuckAfter},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +123,7 @@ func TestWhatCountsAsSilence(t *testing.T) {
 				l, begin := newLonely(t, Options{}), time.Now()
 				l.fail = func() (dial, handshake error) { return test.fail(time.Since(begin)) }
 				for {
-					w, after := l.post(t, pingMessage), time.Since(begin)
+					w, after := l.postTo(t, test.session, pingMessage), time.Since(begin)
 					switch {
 					case w.Code == http.StatusNotFound && (test.over == 0 || after < test.over || after > test.over+2*time.Second):
 						t.Errorf("over after %s, want %s", after, test.over)

@@ -22,7 +22,7 @@ const (
 type knowledge struct {
 	listing roster.Standing
 	contact contact
-	// silence is how long the pod has been unreachable, or unready.
+	// silence is how long the pod has been unreachable, or unready, or has refused connections for a session that returns.
 	silence time.Duration
 	// returns says that the session outlives a restart of the adapter.
 	returns bool
@@ -58,6 +58,8 @@ func decide(k knowledge) verdict {
 		return over
 	case k.contact == refused && !k.returns:
 		return over // the sessions of an adapter end with it, and a new one has none of them
+	case k.contact == refused && k.listing == roster.Unknown && k.silence >= stuckAfter:
+		return over // no list names the pod, so something else may have the address
 	case k.contact == refused, k.listing == roster.Listed, k.silence < deadAfter, k.contact == unready && k.silence < stuckAfter:
 		return wait
 	}

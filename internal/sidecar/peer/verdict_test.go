@@ -32,6 +32,8 @@ func TestDecide(t *testing.T) {
 		"removed, and the session would have come back":   {knowledge{listing: roster.Removed, contact: refused, returns: true}, over},
 		"unlisted, refuses":                               {knowledge{contact: refused}, over},
 		"unlisted, refuses, and the session comes back":   {knowledge{contact: refused, returns: true, silence: long}, wait},
+		"unlisted, refuses for long, would come back":     {knowledge{contact: refused, returns: true, silence: stuckAfter}, over},
+		"doubted, refuses for long, will come back":       {knowledge{listing: roster.Doubted, contact: refused, returns: true, silence: stuckAfter}, wait},
 		"unlisted, another pod has the address":           {knowledge{contact: stranger}, over},
 		"unlisted, unreachable":                           {knowledge{contact: unreachable, silence: short}, wait},
 		"unlisted, unreachable for long":                  {knowledge{contact: unreachable, silence: long}, over},

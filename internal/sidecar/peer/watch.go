@@ -62,16 +62,21 @@ func (w *watches) end(pod sessionid.Owner) {
 
 // watch goes on trying to reach a pod that could not be reached in time. There is no need where the list says that the pod
 // is there: only the pod itself can end its sessions then.
-func (t *Router) watch(pod sessionid.Owner, outcome relay.Outcome) {
-	if contact := contactOf(outcome); contact != unreachable && contact != unready || t.options.Standing(pod.UID) == roster.Listed {
+func (t *Router) watch(pod sessionid.Owner, outcome relay.Outcome, returns bool) {
+	if !isAway(contactOf(outcome), returns) || t.options.Standing(pod.UID) == roster.Listed {
 		return
 	}
 	if t.watches.begin(pod, time.Now().Add(watchFor)) {
-		go t.runWatch(pod)
+		go t.runWatch(pod, returns)
 	}
 }
 
-func (t *Router) runWatch(pod sessionid.Owner) {
+// isAway reports whether a pod that may have a session still cannot be reached.
+func isAway(last contact, returns bool) bool {
+	return last == unreachable || last == unready || last == refused && returns
+}
+
+func (t *Router) runWatch(pod sessionid.Owner, returns bool) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for t.watches.goesOn(pod, time.Now()) {
@@ -81,21 +86,15 @@ func (t *Router) runWatch(pod sessionid.Owner) {
 			return
 		case <-tick.C:
 		}
-		if !t.look(pod) {
+		if !isAway(t.try(pod, returns), returns) {
 			t.watches.end(pod)
 			return
 		}
 	}
 }
 
-// look tries to reach a pod once. It reports whether the pod cannot be reached still.
-func (t *Router) look(pod sessionid.Owner) bool {
-	contact := t.try(pod)
-	return contact == unreachable || contact == unready
-}
-
 // try tries to reach a pod once, and remembers the outcome. A drain that cuts the attempt short says nothing of the pod.
-func (t *Router) try(pod sessionid.Owner) contact {
+func (t *Router) try(pod sessionid.Owner, returns bool) contact {
 	err := t.options.Relay.Reach(t.draining, pod)
 	switch {
 	case err == nil:
@@ -106,6 +105,6 @@ func (t *Router) try(pod sessionid.Owner) contact {
 	}
 	failed, _ := errors.AsType[*relay.DialError](err) // as Reach promises
 	contact := contactOf(failed.Outcome)
-	_, _ = t.notes.judge(pod.UID, knowledge{contact: contact, listing: t.options.Standing(pod.UID)}, 1, time.Now())
+	_, _ = t.notes.judge(pod.UID, knowledge{contact: contact, listing: t.options.Standing(pod.UID), returns: returns}, 1, time.Now())
 	return contact
 }

@@ -85,7 +85,7 @@ func TestDrainEndsAnAttempt(t *testing.T) {
 		defer r.Close()
 		router := New(Options{Relay: r, Standing: roster.New().Standing})
 		go router.Drain()
-		if got := router.try(there); got != untried || router.notes.isSilent(there.UID, time.Now()) {
+		if got := router.try(there, false); got != untried || router.notes.isSilent(there.UID, time.Now()) {
 			t.Errorf("the contact is %v, and the pod counts as silent: %t", got, router.notes.isSilent(there.UID, time.Now()))
 		}
 	})
