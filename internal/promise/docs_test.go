@@ -35,7 +35,7 @@ func TestSentencesInTheDocumentation(t *testing.T) {
 		"Ready is False no later than " + words(Broken) + " after a server broke":          "docs/mcpserver.md",
 		"calls in flight get a JSON-RPC error, " + atMost(Death) + " later":                "docs/adapter.md",
 		"it takes " + atMost(Settings) + " from the change until they are in effect":       "docs/mcpserver.md",
-		"MCPServers are looked after again " + atMost(Failover) + " after a leader's loss": "docs/install.md",
+		"a manager reconciles again " + atMost(Failover) + " after the loss of the leader": "docs/install.md",
 	} {
 		// Lines may break anywhere.
 		if text := strings.Join(strings.Fields(read(t, path)), " "); !strings.Contains(text, sentence) {

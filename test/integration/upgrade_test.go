@@ -57,8 +57,8 @@ func refersTo(secret string) []any {
 	return []any{map[string]any{"secretRef": map[string]any{"name": secret}}}
 }
 
-// What docs/install.md says of an upgrade over the change of names: in the order that it gives no pod
-// is replaced. Nor is one of a server that uses nothing of what was renamed, in any order.
+// An upgrade from the old field names replaces no pod in the order that docs/upgrade.md gives. It replaces
+// no pod of a server that uses none of these fields in any order.
 func TestLongUpgradeOverOlderNames(t *testing.T) {
 	g := NewWithT(t)
 	old := checkout(t, beforeNames)
