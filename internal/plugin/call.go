@@ -24,8 +24,8 @@ func (e *environment) call() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "call NAME TOOL [ARGUMENT=VALUE...]",
 		Short: "Call a tool of a server",
-		Long: "Call a tool of a server, through the API server and with your own rights. Values have the types\n" +
-			"of the tool's schema: kubectl mcp tools NAME TOOL shows them. Lists and objects are written as JSON.",
+		Long: "Call a tool of a server, through the API server and with your own rights. The command converts values\n" +
+			"to the types of the tool's schema, which kubectl mcp tools NAME TOOL shows. Write lists and objects as JSON.",
 		Example: "  kubectl mcp call tickets close_ticket id=4711 comment=done\n  kubectl mcp call tickets find --json query.json",
 		Args:    atLeast(2, "name a server and a tool, as in kubectl mcp call tickets close_ticket id=4711"),
 		RunE: func(command *cobra.Command, args []string) error {

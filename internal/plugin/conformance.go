@@ -33,9 +33,9 @@ func (e *environment) conformance() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "conformance NAME",
 		Short: "Run the official conformance suite against a server",
-		Long: "Run the official conformance suite against a server of the cluster, as its clients reach it. Most\n" +
-			"scenarios want tools that only a server made for the suite has; without --all or --scenario the\n" +
-			"command runs those that any server can pass. The suite comes from npm, by npx, and needs Node.js " + suite.Package.Node.String() + ".\n" +
+		Long: "Run the official conformance suite against a server of the cluster, through the port\n" +
+			"that its clients use. Most scenarios need tools that only a server made for the suite has. Without\n" +
+			"--all or --scenario, the command runs those that any server can pass. npx downloads the suite, which needs Node.js " + suite.Package.Node.String() + ".\n" +
 			"The exit code is 5 if a scenario fails.",
 		Example: "  kubectl mcp conformance tickets\n  kubectl mcp conformance tickets --requirements 2025-11-25 --scenario tools-list --scenario ping",
 		Args:    exactlyOne("name a server, as in kubectl mcp conformance tickets"),

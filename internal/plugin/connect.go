@@ -30,8 +30,8 @@ func (e *environment) connect() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "connect NAME",
 		Short: "Make a server of the cluster available to clients on this machine",
-		Long: "Serve a server of the cluster at a port of this machine, or on standard input and output for\n" +
-			"clients that only start processes. It survives the restart of pods.",
+		Long: "Make a server of the cluster available at a port of this machine, or on standard input and output for\n" +
+			"clients that only start processes. The connection survives a restart of the server's pods.",
 		Example: "  kubectl mcp connect tickets\n  kubectl mcp connect tickets --print claude-code",
 		Args:    exactlyOne("name a server, as in kubectl mcp connect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {

@@ -28,8 +28,8 @@ func (e *environment) doctor() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor [NAME]",
 		Short: "Find out what does not work, and what to do about it",
-		Long: "Look at the cluster, the operator, your rights, and one server or all, and say what does not work,\n" +
-			"what may not later, and what to do. With --deep, also open a session with each server.\n" +
+		Long: "Check the cluster, the operator, your rights, and one server or all. For each problem, and for what may\n" +
+			"become one, print the cause and what to do. With --deep, also open a session with each server.\n" +
 			"The exit code is 4 if something does not work.",
 		Example: "  kubectl mcp doctor\n  kubectl mcp doctor tickets --deep",
 		Args:    atMost(1),

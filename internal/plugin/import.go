@@ -18,10 +18,10 @@ func (e *environment) imports() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "import -f FILE...",
 		Short: "Make MCPServers of the configuration of a client, or of manifests of another operator",
-		Long: "Print MCPServers for what you have: the configuration of Claude Desktop, Claude Code, Cursor or VS Code, or\n" +
-			"manifests of ToolHive, kmcp or the MCP lifecycle operator. Nothing is applied. What cannot be carried over is\n" +
-			"named on standard error, and so is what is carried over in another form. Values that look like secrets become\n" +
-			"Secrets that you fill in.",
+		Long: "Convert the configuration of Claude Desktop, Claude Code, Cursor or VS Code, or manifests of ToolHive, kmcp or\n" +
+			"the MCP lifecycle operator, to MCPServers, and print them. The command applies nothing. On standard error, it\n" +
+			"names what it cannot carry over, and what it carries over in another form. For values that look like secrets,\n" +
+			"it prints Secrets that you fill in.",
 		Example: "  kubectl mcp import -f claude_desktop_config.json > servers.yaml\n  kubectl mcp import -f old.yaml --strict | kubectl apply -f -",
 		Args:    atMost(0),
 		RunE: func(*cobra.Command, []string) error {

@@ -25,10 +25,10 @@ func (e *environment) inspect() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "inspect NAME [-- ARGUMENT...]",
 		Short: "Look at a server with the official MCP Inspector",
-		Long: "Serve a server of the cluster at a port of this machine, as connect does, start the official MCP\n" +
-			"Inspector, and print the link at which it shows the server. Both end when you press Ctrl+C. The\n" +
-			"Inspector comes from npm, by npx. Without Node.js, the command says how to start it elsewhere.\n" +
-			"With --cli, the Inspector does what the arguments say, on standard output, and ends.",
+		Long: "Make a server of the cluster available at a port of this machine, as connect does, start the official MCP\n" +
+			"Inspector, and print the link at which it shows the server. Ctrl+C ends both. npx downloads the Inspector\n" +
+			"from npm. Without Node.js, the command says how to start it elsewhere. With --cli, the Inspector runs with\n" +
+			"the arguments, prints the result and ends.",
 		Example: "  kubectl mcp inspect tickets\n  kubectl mcp inspect tickets --cli -- --method tools/call --tool-name find --tool-arg query=printer",
 		Args:    atLeast(1, "name a server, as in kubectl mcp inspect tickets"),
 		RunE: func(command *cobra.Command, args []string) error {

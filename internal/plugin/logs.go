@@ -33,9 +33,9 @@ func (e *environment) logs() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "logs NAME",
 		Short: "Show what the processes of a server write to standard error",
-		Long: "Show what the processes of a server write to standard error, of all its pods. The adapter puts the\n" +
-			"number of the session in front of each line of a process that serves one. With -f, the command\n" +
-			"also shows the logs of pods that start later, and of containers that start again.",
+		Long: "Show what the processes of a server write to standard error in all of its pods. If a process serves\n" +
+			"one session, the adapter puts the number of the session in front of its lines. With -f, the command\n" +
+			"also shows the logs of pods that start later, and of containers that restart.",
 		Example: "  kubectl mcp logs tickets -f\n  kubectl mcp logs tickets --session 12",
 		Args:    exactlyOne("name a server, as in kubectl mcp logs tickets"),
 		RunE: func(command *cobra.Command, args []string) error {

@@ -26,9 +26,9 @@ func (e *environment) create() *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions, // the name is a new one
 		Use:               "new NAME --image IMAGE --transport TRANSPORT [flags] [-- COMMAND ARGS...]",
 		Short:             "Print the manifest of a new server",
-		Long: "Print an MCPServer, and a Secret to fill in if there are secret variables. Nothing is applied. On a terminal\n" +
-			"the command asks for what is missing. The words after -- are the command and its arguments; with --package they\n" +
-			"are arguments only. As in a pod, $(NAME) in them stands for a variable.",
+		Long: "Print an MCPServer, and a Secret to fill in if there are secret variables. The command applies nothing. On a\n" +
+			"terminal, it asks for what is missing. The words after -- are the command and its arguments; with --package,\n" +
+			"they are only arguments. As in a pod, $(NAME) in them stands for a variable.",
 		Example: "  " + newExample + " > tickets.yaml\n" +
 			"  kubectl mcp new weather --image registry.example/weather:2.0 --transport streamable-http --port 3000 --secret-env API_KEY\n" +
 			"  kubectl mcp new search --package npm:@acme/search@2.1.0 -- --region eu",

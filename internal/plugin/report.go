@@ -29,11 +29,11 @@ func (e *environment) report() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report [NAME...]",
 		Short: "Collect everything that helps to find a problem, without secrets, into a file",
-		Long: "Write a zip file with the objects, events, logs and metrics of some servers or of all, of the operator, and the\n" +
-			"versions of everything. Values of Secrets, variables, commands, arguments and headers are removed, also where\n" +
-			"they stand in logs, events and messages, unless they have fewer than 6 bytes or are common words. For that,\n" +
-			"the command reads the Secrets that a server refers to and the ConfigMaps that its variables come from, if you\n" +
-			"may. What you may not read is named in missing.txt. Read a report before you share it: it keeps the rest.",
+		Long: "Write a zip file with the objects, events, logs and metrics of some servers or of all, and of the operator,\n" +
+			"with all versions. The command removes the values of Secrets, variables, commands, arguments and headers, also\n" +
+			"from logs, events and messages, unless they have fewer than 6 bytes or are common words. To find these values,\n" +
+			"it reads the Secrets that a server refers to and the ConfigMaps that its variables come from. The file\n" +
+			"missing.txt names what you have no right to read. Read a report before you share it: everything else is in it.",
 		Example: "  kubectl mcp report tickets\n  kubectl mcp report -A --output-file - > report.zip",
 		RunE: func(command *cobra.Command, names []string) error {
 			return e.writeReport(command.Context(), names, file)

@@ -37,8 +37,8 @@ func (e *environment) tools() *cobra.Command {
 	command := e.reading(&cobra.Command{
 		Use:   "tools [NAME [TOOL]]",
 		Short: "Show the tools of one server or of all, or find one",
-		Long: "Show the tools of one server or of all, also of servers that are stopped. No server is asked:\n" +
-			"everything comes from the catalogs that the operator keeps.",
+		Long: "Show the tools of one server or of all, including servers that are stopped. The command reads the catalogs\n" +
+			"that the operator keeps, and contacts no server.",
 		Example: "  kubectl mcp tools\n  kubectl mcp tools tickets close_ticket\n  kubectl mcp tools -A --search \"close ticket\"",
 		Args:    atMost(2),
 		RunE: func(command *cobra.Command, args []string) error {

@@ -41,11 +41,11 @@ func (e *environment) top() *cobra.Command {
 	command := e.reading(&cobra.Command{
 		Use:   "top [NAME...]",
 		Short: "Show the calls, errors, latency, sessions and memory of servers, live",
-		Long: "Show what servers do now, from the metrics of the adapters in all their ready pods, which are read twice.\n" +
-			"Calls are " + strings.Join(usage.Methods(), ", ") + ": the operator's own probes are not among them. ERRORS is the\n" +
-			"part of the calls that failed, P99 how long 99 % of them took at most. MEMORY is what the containers of the\n" +
-			"server use, without the adapters. \"-\" is what is not known: no call ended meanwhile, no pod answered, or the\n" +
-			"server speaks HTTP, so that the adapter does not know its memory, which kubectl top pod shows.",
+		Long: "Show what servers do now, from the metrics of the adapters in all their ready pods. The command reads them twice.\n" +
+			"Calls are " + strings.Join(usage.Methods(), ", ") + ". They do not include the operator's probes. ERRORS is the\n" +
+			"share of calls that failed, and P99 the time within which 99 % of them ended. MEMORY is what the containers of the\n" +
+			"server use, without the adapters. \"-\" means unknown: no call ended between the two reads, no pod answered, or the\n" +
+			"server speaks HTTP. The adapter does not know the memory of such a server: use kubectl top pod.",
 		Example: "  kubectl mcp top -A --sort-by errors\n  kubectl mcp top tickets --watch",
 		RunE: func(command *cobra.Command, names []string) error {
 			if err := e.checkTop(options); err != nil {
