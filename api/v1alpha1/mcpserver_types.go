@@ -266,9 +266,9 @@ type Session struct {
 	// +optional
 	StatelessClients StatelessClients `json:"statelessClients,omitempty"`
 
-	// warm is the number of spare processes of a stdio server that the adapter keeps
-	// running, so that a new session need not wait. Defaults to 1. It must be left out
-	// with isolation Shared, and for other types of servers.
+	// warm is the number of processes of a stdio server that the adapter starts in advance,
+	// so that a new session need not wait. Defaults to 1. It must be left out with isolation
+	// Shared, and for other types of servers.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100

@@ -232,7 +232,7 @@ func values(schema *apiextensionsv1.JSONSchemaProps) []string {
 	bounds = append(bounds, between(count(schema.MinItems), count(schema.MaxItems), " entries"))
 	bounds = append(bounds, between(count(schema.MinProperties), count(schema.MaxProperties), " entries"))
 	if schema.Pattern != "" && !schema.XIntOrString {
-		bounds = append(bounds, "matches <code>"+strings.NewReplacer("&", "&amp;", "<", "&lt;", "|", "&#124;", "*", "&#42;", "_", "&#95;", "[", "&#91;").Replace(schema.Pattern)+"</code>")
+		bounds = append(bounds, "matches <code>"+strings.NewReplacer("&", "&amp;", "<", "&lt;", "|", "&#124;", "*", "&#42;", "_", "&#95;", "[", "&#91;", "]", "&#93;").Replace(schema.Pattern)+"</code>")
 	}
 	return slices.DeleteFunc(bounds, func(bound string) bool { return bound == "" })
 }

@@ -28,9 +28,9 @@ type SessionApplyConfiguration struct {
 	// token, then share one process and what it keeps in memory. Behind an ingress or
 	// NAT, all clients have the same address.
 	StatelessClients *apiv1alpha1.StatelessClients `json:"statelessClients,omitempty"`
-	// warm is the number of spare processes of a stdio server that the adapter keeps
-	// running, so that a new session need not wait. Defaults to 1. It must be left out
-	// with isolation Shared, and for other types of servers.
+	// warm is the number of processes of a stdio server that the adapter starts in advance,
+	// so that a new session need not wait. Defaults to 1. It must be left out with isolation
+	// Shared, and for other types of servers.
 	Warm *int32 `json:"warm,omitempty"`
 	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
 	// When all are open, the adapter ends an idle one for a new session. If none becomes
