@@ -123,7 +123,8 @@ func (w *accessWorld) answer(name, iss, kid string) {
 	w.answers.keys[name] = issuer.Keys{Issuer: iss, Keys: jwk(kid)}
 }
 
-// A document is written again only if it says something else, whoever writes it and when.
+// The manager writes a document again only if its content changes. Another manager or another time
+// does not count as a change.
 func TestAccessIsWrittenOnce(t *testing.T) {
 	w := newAccessWorld(t)
 	w.answer("kubernetes", "https://cluster.example", "one")
@@ -165,7 +166,7 @@ func TestAccessIsWrittenOnce(t *testing.T) {
 	}
 }
 
-// A document that somebody else has put there counts for nothing, whatever its generation.
+// The manager ignores a document of another writer, whatever its generation.
 func TestAccessOfSomebodyElse(t *testing.T) {
 	for name, text := range map[string]func(*testing.T, adapterapi.Access) string{
 		"missing": func(*testing.T, adapterapi.Access) string { return "" },
@@ -199,9 +200,9 @@ func TestAccessThatWasPutBack(t *testing.T) {
 		change func(*accessWorld)
 		want   string // the key that counts until the issuers have answered
 	}{
-		"the last one":   {func(*accessWorld) {}, "new"},
-		"an older one":   {func(w *accessWorld) { w.configMap.Data[adapterapi.AccessFile] = w.old }, ""},
-		"nobody says so": {func(w *accessWorld) { w.server.Status.Access = nil }, ""},
+		"the last one":  {func(*accessWorld) {}, "new"},
+		"an older one":  {func(w *accessWorld) { w.configMap.Data[adapterapi.AccessFile] = w.old }, ""},
+		"not in status": {func(w *accessWorld) { w.server.Status.Access = nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newAccessWorld(t)
@@ -273,7 +274,7 @@ func TestIssuers(t *testing.T) {
 		refusal, waiting string
 		keys             map[string]int
 	}{
-		"nobody was asked": {func(*accessWorld) {}, "", "kubernetes, corp", map[string]int{"kubernetes": 0, "corp": 0}},
+		"none was asked": {func(*accessWorld) {}, "", "kubernetes, corp", map[string]int{"kubernetes": 0, "corp": 0}},
 		"all have answered": {func(w *accessWorld) {
 			w.answer("kubernetes", "https://cluster.example", "one")
 			w.answer("corp", "https://corp.example", "two")
@@ -282,7 +283,7 @@ func TestIssuers(t *testing.T) {
 			w.answer("kubernetes", "https://cluster.example", "one")
 			w.answers.keys["corp"] = issuer.Keys{Err: "connection refused"}
 		}, "issuer corp: connection refused", "", map[string]int{"kubernetes": 1, "corp": 0}},
-		"nobody was asked again": {had, "", "", map[string]int{"kubernetes": 1, "corp": 1}},
+		"none was asked again": {had, "", "", map[string]int{"kubernetes": 1, "corp": 1}},
 		"one cannot be reached any more": {func(w *accessWorld) {
 			had(w)
 			w.answers.keys["corp"] = issuer.Keys{Err: "connection refused"}

@@ -180,8 +180,8 @@ func (r *Reconciler) applyOne(ctx context.Context, s *state, object desired) err
 	return nil
 }
 
-// send applies an object of ours. It has not, if the object turns out to be somebody
-// else's, or if the API server refuses what the spec leads to.
+// send applies an object of ours. It returns false if another owner has the object,
+// or if the API server rejects what the spec leads to.
 func (r *Reconciler) send(ctx context.Context, s *state, object desired) (sent bool, err error) {
 	if foreign, err := r.isForeign(ctx, s, object); err != nil || foreign {
 		return false, err

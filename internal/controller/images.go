@@ -36,8 +36,8 @@ const (
 	lastLookupPause  = 5 * time.Minute
 )
 
-// imageLookups asks registries in the background, so that one that does not answer
-// holds nobody up. Each server has one lookup at a time: its latest.
+// imageLookups asks registries in the background, so that a registry that does not answer
+// delays no reconcile. Each server has one lookup at a time: its latest.
 type imageLookups struct {
 	resolver ImageResolver
 	notify   func(types.NamespacedName)
@@ -49,7 +49,7 @@ type imageLookups struct {
 	lookups    map[types.NamespacedName]*imageLookup
 }
 
-// places are those of one registry, for as long as somebody uses them.
+// places limits the lookups at one registry. It exists while a lookup uses it.
 type places struct {
 	users int
 	taken chan struct{}
@@ -75,8 +75,8 @@ func (l *imageLookups) start(ctx context.Context, notify func(types.NamespacedNa
 	l.ctx, l.notify = ctx, notify
 }
 
-// lookup returns the answer for a server whose spec has this hash, asking if nobody
-// has. It never waits.
+// lookup returns the answer for a server whose spec has this hash. It starts a lookup if
+// there is none. It never waits.
 func (l *imageLookups) lookup(server types.NamespacedName, spec string, request ImageRequest, now time.Time) imageLookup {
 	l.mu.Lock()
 	defer l.mu.Unlock()

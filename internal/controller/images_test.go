@@ -29,7 +29,7 @@ func startLookups(ctx context.Context, resolver resolverFunc) (*imageLookups, ch
 
 var someServer = types.NamespacedName{Namespace: "ns", Name: "server"}
 
-// A registry is asked once for each spec, and nobody waits for it.
+// The lookup asks a registry once for each spec, and never blocks its caller.
 func TestLookup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
@@ -61,8 +61,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// A registry that fails is asked again, ever more slowly, and only when somebody wants
-// to know.
+// The lookup backs off from a registry that fails, and retries only when a caller asks
+// for the answer.
 func TestLookupThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

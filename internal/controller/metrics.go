@@ -28,8 +28,8 @@ func newWaiting(c *creations) prometheus.Collector {
 	}, func() float64 { return float64(c.inLine()) })
 }
 
-// NewServerMetrics returns metrics of all MCPServers together, read from the cache when
-// somebody asks. None has the name of a server as a label: there may be thousands.
+// NewServerMetrics returns metrics of all MCPServers together, read from the cache at each
+// scrape. None has the name of a server as a label: there may be thousands.
 func NewServerMetrics(reader client.Reader) prometheus.Collector {
 	return &serverMetrics{
 		reader: reader,

@@ -56,7 +56,7 @@ func TestWaitForARegistry(t *testing.T) {
 					}
 					if s.requeueAfter == 0 { // the answer wakes it
 						if test.want != forever {
-							t.Error("it waits for ever")
+							t.Error("it waits without end")
 						}
 						break
 					}

@@ -46,8 +46,8 @@ func TestReconcileWaitsForItsOwnWrite(t *testing.T) {
 		t.Fatal("no status was written")
 	}
 
-	// The cache still has what was there before. Nothing else is set up here: whoever
-	// looks further than at its version falls over.
+	// The cache still has the old object. Nothing else is set up here, so code that
+	// reads more than its version fails.
 	behind := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&mcpv1alpha1.MCPServer{ObjectMeta: server.ObjectMeta}).Build()
 	r.Client = oldVersion{behind, before}
 	result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: someServer})

@@ -89,8 +89,8 @@ func isOurs(entry *metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == mcpv1alpha1.ManagedBy && entry.Operation == metav1.ManagedFieldsOperationApply && entry.Subresource == ""
 }
 
-// split takes somebody's fields apart into those that are not claimed and those that
-// are. What was applied, or written through a subresource, is always theirs.
+// split divides the fields of another field manager into those that are not claimed and
+// those that are. Fields that it applied, or wrote through a subresource, are never claimed.
 func split(entry *metav1.ManagedFieldsEntry, claimed []fieldpath.Path) (left, taken *fieldpath.Set, err error) {
 	taken = &fieldpath.Set{}
 	if entry.Operation != metav1.ManagedFieldsOperationUpdate || entry.Subresource != "" || entry.FieldsV1 == nil {

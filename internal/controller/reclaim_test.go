@@ -32,7 +32,7 @@ func TestMoveFields(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    []string // managers with their fields; nil if nothing is moved
 	}{
-		"nobody else": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours}, nil},
+		"no other": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours}, nil},
 		"an edit": {workload.ObjectService, []metav1.ManagedFieldsEntry{ours, wrote("kubectl-edit", update, "", port81)}, []string{
 			`slipway {"f:spec":{"f:ports":{"k:{\"port\":80}":{".":{},"f:name":{}},"k:{\"port\":81}":{".":{},"f:name":{}}}}}`,
 		}},

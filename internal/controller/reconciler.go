@@ -2,9 +2,8 @@
 // status what is really there.
 //
 // Reconcile reads everything first, decides on it, writes, and computes the status
-// once at the end. It talks to nobody but the API server: what registries and
-// instances say is asked for in the background and comes back as a reason to
-// reconcile again.
+// once at the end. It talks only to the API server. Background workers ask registries
+// and instances, and enqueue the server again when an answer arrives.
 package controller
 
 import (

@@ -46,9 +46,9 @@ func (r *Reconciler) observeNamespace(ctx context.Context, s *state) error {
 	return nil
 }
 
-// requireAuth refuses a server that lacks spec.auth. What runs is not touched, but adapters get a document by
-// which they refuse every client: whoever requires auth wants no server to stay open, and the pods are still
-// there when the spec has it.
+// requireAuth refuses a server that lacks spec.auth. It keeps the running pods, but gives adapters a document by
+// which they refuse every client: an administrator who requires auth wants no server to stay open. When the spec
+// gets auth, the pods still run.
 func (*Reconciler) requireAuth(_ context.Context, s *state) error {
 	if s.lacksAuth {
 		s.refuse(mcpv1alpha1.ReasonAuthRequired, fmt.Sprintf("the operator's configuration (auth.require) requires spec.auth of MCPServers in namespace %s, and until then every client is refused: %s",

@@ -25,17 +25,17 @@ func TestRequireAuth(t *testing.T) {
 		refused   bool
 		err       string
 	}{
-		"nobody":                    {},
-		"all":                       {selector: labels.Everything(), refused: true},
-		"all, with auth":            {selector: labels.Everything(), auth: &mcpv1alpha1.Auth{}},
-		"all, checked by itself":    {selector: labels.Everything(), auth: &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}},
-		"selected":                  {selector: inProduction, namespace: labels.Set{"stage": "production", "a": "b"}, refused: true},
-		"selected, with auth":       {selector: inProduction, namespace: labels.Set{"stage": "production"}, auth: &mcpv1alpha1.Auth{}},
-		"not selected":              {selector: inProduction, namespace: labels.Set{"stage": "test"}},
-		"a namespace without":       {selector: inProduction, namespace: labels.Set{}},
-		"not known yet":             {selector: inProduction, err: "get Namespace team"},
-		"not known yet, with auth":  {selector: inProduction, auth: &mcpv1alpha1.Auth{}},
-		"not known yet, and nobody": {},
+		"none":                     {},
+		"all":                      {selector: labels.Everything(), refused: true},
+		"all, with auth":           {selector: labels.Everything(), auth: &mcpv1alpha1.Auth{}},
+		"all, checked by itself":   {selector: labels.Everything(), auth: &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}},
+		"selected":                 {selector: inProduction, namespace: labels.Set{"stage": "production", "a": "b"}, refused: true},
+		"selected, with auth":      {selector: inProduction, namespace: labels.Set{"stage": "production"}, auth: &mcpv1alpha1.Auth{}},
+		"not selected":             {selector: inProduction, namespace: labels.Set{"stage": "test"}},
+		"a namespace without":      {selector: inProduction, namespace: labels.Set{}},
+		"not known yet":            {selector: inProduction, err: "get Namespace team"},
+		"not known yet, with auth": {selector: inProduction, auth: &mcpv1alpha1.Auth{}},
+		"not known yet, and none":  {},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

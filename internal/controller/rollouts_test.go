@@ -88,10 +88,10 @@ func TestRolloutThatNeverEnds(t *testing.T) {
 	if next := r.observe(numbered(1), noon, noon.Add(rolloutPatience)); !slices.Equal(next, []types.NamespacedName{numbered(2)}) {
 		t.Errorf("told: %v", next)
 	}
-	// One that nobody observes ends, too.
+	// A rollout that is not observed ends, too.
 	r.begin(numbered(1), noon)
 	if _, ok := r.begin(numbered(2), noon.Add(rolloutPatience)); !ok {
-		t.Error("it waits for ever")
+		t.Error("it waits without end")
 	}
 }
 

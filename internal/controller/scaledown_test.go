@@ -69,10 +69,10 @@ func TestScaleDownInSteps(t *testing.T) {
 			{5 * time.Second, 3, 4, "a b c d", 3, 0, "b", true},
 			{6 * time.Second, 2, 3, "a b c d", 3, 5 * time.Second, "b d", false},
 		},
-		"nobody is at those that go": {
+		"those that go have no sessions": {
 			{0, 2, 3, "a b x", 2, 0, "x", true},
 		},
-		"another manager has asked nobody yet": {
+		"another manager has asked no pod yet": {
 			{0, 1, 3, "?a ?b ?c", 3, 5 * time.Second, "a b", false},
 			{time.Second, 1, 3, "a b ?c", 3, 4 * time.Second, "a b", false},
 			{2 * time.Second, 2, 3, "a b c", 3, 3 * time.Second, "b", false},

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Kubernetes gives this right to every ServiceAccount. The manager has it also where somebody took it away.
+// Kubernetes gives this permission to every ServiceAccount. The manager also has it where an administrator removed it.
 // +kubebuilder:rbac:urls=/.well-known/openid-configuration;/openid/v1/jwks,verbs=get
 
 // Where the API server has the keys of ServiceAccount tokens, and the name of their issuer. The metadata

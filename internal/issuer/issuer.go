@@ -1,5 +1,5 @@
 // Package issuer fetches and keeps the public keys of token issuers, and says when they have changed. It
-// keeps issuers out of the reconciler: one that does not answer holds nobody up.
+// keeps these requests out of the reconciler, so that an issuer that does not answer delays no reconcile.
 package issuer
 
 import (

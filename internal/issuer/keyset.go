@@ -56,7 +56,7 @@ func (s keySet) of(issuer string, warnings ...string) (Keys, error) {
 }
 
 // readKeySet keeps the keys of a JWK set that can verify signatures. It leaves out others, because issuers
-// also publish keys for encryption and for algorithms that nobody here knows. The same keys always
+// also publish keys for encryption and for algorithms that adapters do not support. The same keys always
 // make the same bytes, whatever order and members the issuer has.
 func readKeySet(text []byte) (keySet, error) {
 	var set struct {
@@ -94,7 +94,7 @@ func canonical(members map[string]json.RawMessage) (json.RawMessage, bool) {
 	if operations, has := members["key_ops"]; has && !verifies(operations) {
 		return nil, false
 	}
-	// The library would also read certificates, which nobody asks for.
+	// The library would also read certificates, which the adapter does not use.
 	public := map[string]json.RawMessage{}
 	for _, name := range []string{"kty", "kid", "alg", "use", "crv", "x", "y", "n", "e"} {
 		if value, has := members[name]; has {

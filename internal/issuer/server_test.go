@@ -86,7 +86,7 @@ func document(value any) http.HandlerFunc {
 
 type object = map[string]any
 
-// complete is metadata that nobody warns about.
+// complete is metadata that causes no warning.
 func complete(issuer, keys string) object {
 	return object{
 		"issuer": issuer, "jwks_uri": keys, "authorization_endpoint": issuer + "/authorize",

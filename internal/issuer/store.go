@@ -165,7 +165,7 @@ func (s *Store) Refresh(source Source) {
 	if f := s.sources[identity(source)]; f != nil {
 		select {
 		case f.refresh <- struct{}{}:
-		default: // somebody has asked for it already
+		default: // a refresh is pending already
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (s *Store) update(ctx context.Context, f *followed) bool {
 	got, err := s.fetch(ctx, f.source)
 	<-place
 	if ctx.Err() != nil {
-		return false // its failure is that of nobody
+		return false // a failure after cancellation says nothing about the issuer
 	}
 	s.metrics.fetched(err)
 	now := time.Now()

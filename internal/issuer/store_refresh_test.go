@@ -41,7 +41,7 @@ func TestRefresh(t *testing.T) {
 		if got := b.times(); len(got) != 1 {
 			t.Errorf("asked at %v, want at once", got)
 		}
-		for range 600 { // somebody sends bad tokens for ten minutes
+		for range 600 { // a client sends bad tokens for ten minutes
 			pass(time.Second)
 			b.Refresh(corp)
 		}
@@ -61,7 +61,7 @@ func TestRefresh(t *testing.T) {
 		pass(firstPause * 2)
 		b.Refresh(corp)
 		if got := b.times(); len(got) == 0 {
-			t.Error("nobody tried again")
+			t.Error("there was no retry")
 		}
 	})
 }

@@ -160,10 +160,10 @@ func TestForget(t *testing.T) {
 		b.Follow(server("a"), nil)
 		b.Follow(server("b"), []Source{{Cluster: true}})
 		if _, known := b.Get(corp); known {
-			t.Error("keys are known that nobody needs")
+			t.Error("the store keeps keys that no server needs")
 		}
 		if _, known := b.Get(Source{Cluster: true, Name: "kubernetes"}); !known {
-			t.Error("keys are forgotten that somebody needs")
+			t.Error("the store drops keys that a server needs")
 		}
 		b.Refresh(corp) // of nothing
 		pass(interval)
@@ -179,7 +179,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// At rest an issuer is asked every five minutes, and nobody is notified.
+// At rest the store asks an issuer every five minutes, and notifies no server.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
@@ -256,7 +256,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// The last good keys stay, and only after a day somebody hears of it.
+// The last good keys stay. The store notifies servers only after a day.
 func TestLastGoodKeysStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})

@@ -181,7 +181,7 @@ func (a *asker) fetch(ctx context.Context, i Instance, q question) (reply, error
 		return reply{}, failure(mcpprobe.Busy, status, "the adapter cannot answer at the moment")
 	}
 	if !a.hasRoom(response.ContentLength) {
-		return reply{}, errNoRoom // before the answer is transferred in vain
+		return reply{}, errNoRoom // without a transfer of an answer that does not fit
 	}
 	err = a.read(ctx, response.Body, signed, i.Stored, &answer)
 	return answer, err

@@ -2,9 +2,9 @@ package prober
 
 import "sync"
 
-// budget bounds the memory that answers take while they are read and decoded. Who
-// finds too little left gives up what it has and comes again, so nobody waits for
-// anybody, and one who reads slowly holds no more than what has arrived.
+// budget bounds the memory that answers take while they are read and decoded. A request
+// that finds too little left releases what it has and retries later, so no request waits
+// for another, and a slow one holds no more than what has arrived.
 type budget struct {
 	mu   sync.Mutex
 	left int

@@ -21,7 +21,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// endless writes until nobody reads any more.
+// endless writes until the client stops reading.
 func endless(w http.ResponseWriter, chunk string) {
 	block := []byte(strings.Repeat(chunk, 1+(64<<10)/len(chunk)))
 	for {
@@ -135,7 +135,7 @@ func hostileServers(client, adminPort http.Handler, times int) map[string]hostil
 		"catalog-redirect": {client, http.RedirectHandler("http://127.0.0.1:1/", http.StatusTemporaryRedirect), Verified, "answers HTTP 307 without the adapter's signature", 0},
 		"catalog-forged":   {client, body(200, `{"ready":true,"catalog":{}}`), Verified, "answers HTTP 200 without the adapter's signature", 0},
 		"catalog-replayed": {client, replayed(adminPort), Verified, "answers HTTP 200 without the adapter's signature", 0},
-		"nobody":           {nil, nil, Unreachable, "connection refused", 0},
+		"nothing":          {nil, nil, Unreachable, "connection refused", 0},
 		"not-ready":        {client, report(false, "Exited", "exit status 1\x1b[31m", "null"), Failed, "exit status 1 [31m", 0},
 		"endless-words":    {client, report(false, strings.Repeat("R", 5000), strings.Repeat("語", 5000), "null"), Failed, "語語…", 0},
 	}

@@ -133,7 +133,7 @@ func (i *instance) askAt(now time.Time) time.Time {
 	}
 }
 
-// calmInterval is the time between two questions to an instance that works. Answers that are sent in vain make it longer.
+// calmInterval is the time between two requests to an instance that works. Answers without news make it longer.
 func (i *instance) calmInterval() time.Duration {
 	return i.renewing(max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry)))
 }

@@ -67,7 +67,7 @@ func TestMesh(t *testing.T) {
 		"the same, by reset":                    {resets, port{handler: ready}, Unreachable, advice},
 		"the admin port says that it is broken": {closes, port{handler: notReady}, Failed, "unexpected EOF"},
 		"no process listens at the admin port":  {closes, port{}, Failed, "Closed"},
-		"somebody else is at the admin port":    {closes, port{handler: http.NotFoundHandler()}, Failed, "Closed"},
+		"another server is at the admin port":   {closes, port{handler: http.NotFoundHandler()}, Failed, "Closed"},
 		"the admin port is silent":              {closes, port{handler: mute}, Failed, "Closed"},
 		"the admin port breaks off":             {closes, port{closes: true, says: "HTTP/1.1 200 OK\r\n"}, Failed, "Closed"},
 		"the answer breaks off":                 {port{closes: true, says: "HTTP/1.1 200 OK\r\n"}, closes, Failed, "Closed"},

@@ -64,7 +64,7 @@ func (m *metrics) timed(kind string, ask func() error) error {
 	begin := time.Now()
 	err := ask()
 	if err != nil && mcpprobe.ClassOf(err) == mcpprobe.Canceled {
-		return err // nobody waited for the answer
+		return err // the prober canceled it
 	}
 	m.duration.WithLabelValues(kind).Observe(time.Since(begin).Seconds())
 	switch {

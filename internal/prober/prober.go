@@ -112,9 +112,9 @@ const (
 	Verified Outcome = "Verified"
 	// Failed: it did not.
 	Failed Outcome = "Failed"
-	// Unreachable: nobody could be dialled.
+	// Unreachable: the prober could not connect.
 	Unreachable Outcome = "Unreachable"
-	// Full: it asked for patience, so nothing could be tried.
+	// Full: it was busy, so the prober could not verify it.
 	Full Outcome = "Full"
 	// Unauthorized: the server wants credentials that the manager does not have.
 	Unauthorized Outcome = "Unauthorized"
@@ -187,8 +187,8 @@ type Report struct {
 	// Reason is one of those of package adapterapi, for programs; Error is for people.
 	Reason string
 	Error  string
-	// Failures is how many servers in a row the adapter has started in vain, since a server last
-	// answered; at most maxFailures.
+	// Failures is how many starts in a row have failed since a server last answered; at most
+	// maxFailures.
 	Failures int64
 }
 

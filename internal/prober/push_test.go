@@ -131,7 +131,7 @@ func TestDocumentsAreSentAtOnce(t *testing.T) {
 		if got := inEffect.Load().Generation; got != 2 {
 			t.Errorf("generation %d is in effect", got)
 		}
-		// The interval is what it was: another document is no answer in vain.
+		// The interval is what it was: an answer after another document does not make it longer.
 		w.pass(12 * time.Second)
 		if got := kinds(w.take()); !strings.HasPrefix(got, "c@1") || strings.Count(got, "@") != 1 {
 			t.Errorf("then: %s", got)
@@ -475,7 +475,7 @@ func testPushAnswers(t *testing.T, kind documentKind) {
 		"an older adapter": {http.NotFoundHandler(), mcpprobe.Unreachable, 0},
 		"refused":          {answering(422, "verbosity is 9", true), mcpprobe.Protocol, 0},
 		"no answer of one": {answering(200, "ok", true), mcpprobe.Protocol, 0},
-		"nobody there":     {nil, mcpprobe.Unreachable, 0},
+		"nothing listens":  {nil, mcpprobe.Unreachable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			instance := p.add(name, nil, test.adapter)

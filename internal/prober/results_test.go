@@ -75,7 +75,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	})
 }
 
-// What changes within the minute is told at its end, though nobody is asked then.
+// The prober reports changes within the minute at its end, even without a request then.
 func TestSessionsAreToldAtTheEndOfTheMinute(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		sessions := int32(0)
@@ -221,7 +221,7 @@ func TestWhatTheClusterHasIsNotKept(t *testing.T) {
 				t.Error("the whole catalogue is asked for")
 			}
 		}
-		// Somebody deletes the ConfigMap.
+		// A user deletes the ConfigMap.
 		w.takeTold()
 		w.Watch(alpha, []Instance{pod("a"), pod("b")})
 		w.pass(2 * time.Second)
@@ -229,7 +229,7 @@ func TestWhatTheClusterHasIsNotKept(t *testing.T) {
 			t.Error("what the cluster has lost did not come back")
 		}
 		if w.takeTold() == 0 {
-			t.Error("nobody was told that it is there again")
+			t.Error("no notification that it is there again")
 		}
 	})
 }
@@ -372,7 +372,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Whoever says everything every time is asked less often.
+// The prober asks an adapter less often that sends its whole report every time.
 func TestAnswersInVain(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onFetch(func(context.Context, Instance, string) (reply, error) {

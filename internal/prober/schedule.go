@@ -68,7 +68,7 @@ type answer struct {
 	late      bool // the instance did not answer before the deadline
 }
 
-// New returns a Prober. It asks nobody before Start is called.
+// New returns a Prober. It sends no request before Start is called.
 func New(options Options) *Prober {
 	options = options.withDefaults()
 	ask := newAsker(options)
@@ -91,7 +91,7 @@ func New(options Options) *Prober {
 // NeedLeaderElection says that one manager asks, not all of them.
 func (p *Prober) NeedLeaderElection() bool { return true }
 
-// Start asks until the context ends, and returns when nobody is being asked any more.
+// Start asks instances until the context ends, and returns when no request is in flight.
 func (p *Prober) Start(ctx context.Context) error {
 	p.mu.Lock()
 	again := p.started

@@ -172,8 +172,8 @@ func TestTheCatalogueIsPolledWhileVerificationFails(t *testing.T) {
 	})
 }
 
-// A verification that takes nearly all the time there is leaves too little for the
-// catalogue. That is then asked for by itself, and nobody is blamed.
+// A verification that takes nearly all of its time leaves too little for the catalog. The
+// prober then asks for the catalog alone, and reports no failure.
 func TestTheCatalogueHasTimeOfItsOwn(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onVerify(func(context.Context, Instance) error { time.Sleep(4900 * time.Millisecond); return nil })
@@ -341,7 +341,7 @@ func TestAChangeWhileItIsAskedDropsTheAnswer(t *testing.T) {
 		w.pass(100 * time.Millisecond)
 		w.wantOutcome("a", Verified, "")
 		if !canceled {
-			t.Error("who asked in vain was not stopped")
+			t.Error("the outdated request was not canceled")
 		}
 		if told := w.takeTold(); told != 1 {
 			t.Errorf("was told %d times, want once", told)

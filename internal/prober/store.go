@@ -179,8 +179,8 @@ const (
 	keptCapabilities = 32 << 10 // bytes
 )
 
-// dropWords leaves out what the server says of itself, where that is long, and what
-// it listed in vain.
+// dropWords leaves out what the server says about itself, if that is long, and the
+// items that were excluded from the lists.
 func (t *trimmer) dropWords() {
 	if t.excess() <= 0 {
 		return

@@ -137,7 +137,7 @@ func TestStoreTrims(t *testing.T) {
 			lists: map[string]string{"tools/list": fmt.Sprintf(`{"tools":[{"name":%q}]}`, strings.Repeat("n", 30<<10))},
 			want:  "1 of 1 tools",
 		},
-		"what was listed in vain": {
+		"excluded items": {
 			lists: map[string]string{"tools/list": list("tools", 600, func(int) string { return `{"title":"no name"}` })},
 			want:  "600 excluded items",
 		},

@@ -42,7 +42,7 @@ var attempts = map[string]attempt{
 	"a name with a long s":             {body: `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo"},"param\u017f":{"name":"secret"}}`, status: 400},
 	"two methods":                      {body: `{"jsonrpc":"2.0","id":7,"method":"ping","method":"tools/call","params":{"name":"secret"}}`, status: 400},
 	"a method in another case":         {body: `{"jsonrpc":"2.0","id":7,"method":"Tools/Call","params":{"name":"secret"}}`, status: 403, challenge: "-"},
-	"a method that nobody knows":       {body: `{"jsonrpc":"2.0","id":7,"method":"tools/run","params":{"name":"secret"}}`, status: 403, challenge: "-"},
+	"an unknown method":                {body: `{"jsonrpc":"2.0","id":7,"method":"tools/run","params":{"name":"secret"}}`, status: 403, challenge: "-"},
 	"a call as a notification":         {body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"secret"}}`, status: 403, challenge: "-"},
 	"a batch":                          {body: "[" + requestText("ping", "") + "," + callOf(`"name":"secret"`) + "]", status: 403, challenge: "-"},
 	"a batch in a batch":               {body: "[[" + callOf(`"name":"secret"`) + "]]", status: 400},
@@ -140,7 +140,7 @@ func TestTwoTokens(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, nil)
 	_, url := startAdapter(t, g.guarded(nil))
-	for name, second := range map[string]string{"the same": g.token("alice", nil), "of somebody else": g.token("root", nil), "empty": ""} {
+	for name, second := range map[string]string{"the same": g.token("alice", nil), "of another user": g.token("root", nil), "empty": ""} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(initializeMessage))
 		if err != nil {
 			t.Fatal(err)

@@ -186,7 +186,7 @@ func TestEveryFrontHasTheSameVerdictsWithoutTokens(t *testing.T) {
 					if slices.Contains(matrixBackends[backend].without, kind) {
 						continue
 					}
-					for _, token := range []string{"", "Bearer " + g.issuer.Mint(map[string]any{"sub": "root"})} { // which nobody looks at
+					for _, token := range []string{"", "Bearer " + g.issuer.Mint(map[string]any{"sub": "root"})} { // the adapter ignores the token
 						checkVerdicts(t, kind, speak(g, url, token), test.want)
 					}
 				}

@@ -156,7 +156,7 @@ func (l *listening) hears() {
 	}
 }
 
-// Whoever is blocked loses sessions and streams. Nobody else notices.
+// A user that gets blocked loses sessions and streams. Other users are not affected.
 func TestBlockedUsersLoseSessionsAndStreams(t *testing.T) {
 	t.Parallel()
 	starts := map[string]func(*testing.T, *guard) (*Adapter, string){
@@ -259,7 +259,7 @@ func TestTokensAreTurnedOnAndOff(t *testing.T) {
 	}
 }
 
-// A document that is older, or that nobody with the key has made, changes nothing.
+// The adapter ignores a document that is older, or that is not signed with its key.
 func TestDocumentsThatDoNotCount(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, echoForAll)
@@ -295,7 +295,7 @@ func TestDocumentsThatDoNotCount(t *testing.T) {
 	s.isGone()
 }
 
-// Without a document, an adapter that needs one serves nobody, and is not ready.
+// An adapter that needs a document and has none refuses all clients, and is not ready.
 func TestNoDocument(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, echoForAll)

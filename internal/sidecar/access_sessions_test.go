@@ -56,7 +56,7 @@ func TestOldestTransportNeedsTokens(t *testing.T) {
 	}{
 		"a stream without a token":         {http.MethodGet, s.url + "/sse", "", http.StatusUnauthorized},
 		"a message without a token":        {http.MethodPost, s.post, "", http.StatusUnauthorized},
-		"a message of somebody else":       {http.MethodPost, s.post, g.token("bob", nil), http.StatusNotFound},
+		"a message of another user":        {http.MethodPost, s.post, g.token("bob", nil), http.StatusNotFound},
 		"a message with a refreshed token": {http.MethodPost, s.post, g.token("alice", nil), http.StatusAccepted},
 	} {
 		got := g.ask(test.method, test.url, test.token, requestText("ping", ""))

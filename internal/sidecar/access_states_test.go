@@ -28,7 +28,7 @@ func stateIn(t *testing.T, got shown) string {
 	return string(answer.Result.State)
 }
 
-// An HTTP server does not learn who calls. The adapter lets nobody go on with the call of another caller.
+// An HTTP server does not know its callers. The adapter keeps each caller from continuing the call of another.
 func TestStatesOfHTTPServersBelongToTheirUser(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

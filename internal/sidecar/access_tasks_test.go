@@ -126,7 +126,7 @@ func TestBatchWithATaskOfAnother(t *testing.T) {
 }
 
 // Sessions of the adapter's own with an HTTP server do not go through the proxy. They are for clients of the
-// oldest transport, and for servers of it. Nobody gets further there with the task of another caller.
+// oldest transport, and for servers of it. There, too, a caller cannot reach the task of another caller.
 func TestTasksInSessionsOfTheAdapter(t *testing.T) {
 	t.Parallel()
 	const task = `{"task":{"taskId":"secret-task","status":"working"}}`

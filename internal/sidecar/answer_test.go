@@ -38,8 +38,7 @@ func TestAnswersAreCounted(t *testing.T) {
 	}
 }
 
-// A drain that the end of the pod does not follow leaves no adapter behind that
-// refuses every session for ever.
+// If the pod does not end after a drain, the adapter ends instead of refusing every session from then on.
 func TestDrainThatNothingFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -52,7 +52,7 @@ func TestSSESessionShowsItsSendersToken(t *testing.T) {
 		token.Store(shows)
 		_, _ = client.CallTool(t.Context(), &mcp.CallToolParams{Name: "shown"})
 		if got := <-seen; got != shows {
-			t.Errorf("for a message of somebody who shows %q the server sees %q", shows, got)
+			t.Errorf("the client sends the token %q, and the server sees %q", shows, got)
 		}
 	}
 	token.Store("")
@@ -61,8 +61,8 @@ func TestSSESessionShowsItsSendersToken(t *testing.T) {
 	}
 }
 
-// A server that speaks HTTP+SSE sees the token of whoever opens a session, and with each
-// message that of its sender, as one that speaks Streamable HTTP does.
+// A server that speaks HTTP+SSE sees the token of the client that opens a session, and with each
+// message the token of its sender, as a Streamable HTTP server does.
 func TestSSEServerSeesTokens(t *testing.T) {
 	t.Parallel()
 	handler := mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return shownServer() }, nil)

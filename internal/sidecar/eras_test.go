@@ -83,7 +83,7 @@ func TestBothEras(t *testing.T) {
 			if got := callTool(t, two, "more1"); got != "more1" {
 				t.Errorf("the new tool says %s", got)
 			}
-			// Whoever goes takes nobody else's subscription along.
+			// A client that leaves ends only its own subscription.
 			if err := one.Close(); err != nil {
 				t.Error(err)
 			}
@@ -117,8 +117,8 @@ func TestStatelessCancellation(t *testing.T) {
 	gomega.NewWithT(t).Eventually(func() string { return callTool(t, client, "cancelled") }).WithTimeout(hang.Guard).Should(gomega.Equal("1"))
 }
 
-// S-08: the process dies; the call is told, without the process's last words, which may
-// be about somebody else, and the next call has a fresh process.
+// S-08: the process dies. The call gets an error without the process's last output, which may
+// be about another client, and the next call gets a new process.
 func TestStatelessDeath(t *testing.T) {
 	t.Parallel()
 	_, url := startAdapterOn(t, newListener(t), nil, bothServer)
@@ -167,8 +167,8 @@ func TestServersOfOneEra(t *testing.T) {
 	}
 }
 
-// The manager's probe opens a session, and makes nobody find out what the server speaks
-// besides. With a server that is known to have none, it does without.
+// The manager's probe opens a session, and does not make the adapter discover which other
+// eras the server speaks. If the server is known to have no sessions, the probe opens none.
 func TestProbeOfEachEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 
 const initializeBody = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// Nobody starts a server that speaks HTTP, so it is not said that this failed.
+// The adapter does not start a server that speaks HTTP, so the error does not say that a start failed.
 func TestServerIsNotThere(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())

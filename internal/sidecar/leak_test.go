@@ -231,8 +231,8 @@ func (w *leakWatch) counts(t *testing.T) traces {
 	return f
 }
 
-// processes counts those that carry the mark, wherever they have gone, and the dead
-// that nobody has collected.
+// processes counts the processes that carry the mark, whatever their parent is, and the
+// zombies that no parent has reaped.
 func (w *leakWatch) processes(t *testing.T) (marked, zombies int) {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*")

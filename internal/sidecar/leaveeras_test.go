@@ -45,7 +45,7 @@ func asStateless(tool, arguments string, leave func(ctx context.Context, c *clie
 	}
 }
 
-// expectSoon is expect for a server that may be busy, or have died of somebody else.
+// expectSoon is expect for a server that may be busy, or that another client may have crashed.
 func (c *client) expectSoon(ctx context.Context, body, want string) error {
 	for {
 		err := c.expect(ctx, body, want)

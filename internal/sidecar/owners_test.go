@@ -117,9 +117,9 @@ func TestSessionsBelongToTheirPrincipal(t *testing.T) {
 					others = nil // the server may ask for a token later
 				}
 				for _, other := range others {
-					v.want("somebody else calls", 404, http.MethodPost, other, session, pingMessage)
-					v.want("somebody else listens", 404, http.MethodGet, other, session, "")
-					v.want("somebody else ends the session", 404, http.MethodDelete, other, session, "")
+					v.want("another client calls", 404, http.MethodPost, other, session, pingMessage)
+					v.want("another client listens", 404, http.MethodGet, other, session, "")
+					v.want("another client ends the session", 404, http.MethodDelete, other, session, "")
 				}
 				if opener == anna {
 					v.want("a refreshed token", 200, http.MethodPost, annaRefreshed, session, pingMessage)
@@ -194,8 +194,8 @@ func TestServerAsksForATokenLater(t *testing.T) {
 	v.want("with one that the server refuses", 401, http.MethodPost, bert, session, call)
 	v.want("with one that the server accepts", 200, http.MethodPost, anna, session, call)
 	for _, other := range []string{bert, "", "Bearer opaque"} {
-		v.want("somebody else, from then on", 404, http.MethodPost, other, session, pingMessage)
-		v.want("somebody else ends the session", 404, http.MethodDelete, other, session, "")
+		v.want("another client, from then on", 404, http.MethodPost, other, session, pingMessage)
+		v.want("another client ends the session", 404, http.MethodDelete, other, session, "")
 	}
 	v.want("the owner", 204, http.MethodDelete, annaRefreshed, session, "")
 }
@@ -237,7 +237,7 @@ func TestParkedCallsBelongToTheirPrincipal(t *testing.T) {
 	more := `"requestState":"` + state + `","inputResponses":` + string(responses) + `,`
 	for _, other := range []string{bert, "", "Bearer opaque"} {
 		if result, code := post(other, more); code != -32602 {
-			t.Errorf("somebody else goes on with the call: %v, error %v", result, code)
+			t.Errorf("another client continues the call: %v, error %v", result, code)
 		}
 	}
 	if result, code := post(annaRefreshed, more); code != 0 || result["content"] == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
-// Whoever has the address but not the path is told where to go.
+// A client that has the address but not the path gets an answer that names the path.
 func TestOtherPaths(t *testing.T) {
 	t.Parallel()
 	_, plain := startAdapter(t, nil)

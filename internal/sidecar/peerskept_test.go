@@ -48,7 +48,7 @@ func (l *lifeline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.mu.Unlock()
 	}
 	if r.Header.Get("X-Hold") != "" {
-		_, _ = io.Copy(io.Discard, r.Body) // or nobody would notice that the adapter is gone
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise net/http does not notice that the adapter is gone
 		l.held <- struct{}{}
 		<-r.Context().Done()
 		return
@@ -63,8 +63,8 @@ func (l *lifeline) sessions() []string {
 	return slices.Clone(l.seen)
 }
 
-// A session of a server that speaks HTTP goes on when the adapter of its pod has restarted, at every replica. Requests wait for
-// the adapter meanwhile. Nobody else can take the session over, and it does not come back after its end.
+// A session of an HTTP server survives a restart of the adapter of its pod, and every replica can serve it. Requests wait for
+// the adapter meanwhile. No other client can take the session over, and it does not come back after its end.
 func TestSessionsOfHTTPServersOutliveTheAdapter(t *testing.T) {
 	t.Parallel()
 	line := newLifeline(serveMatrix(t, "legacy"))
@@ -151,8 +151,8 @@ func TestSessionsOfHTTPServersOutliveTheAdapter(t *testing.T) {
 	for _, to := range []*replica{owner, entry} {
 		must("after the restart", http.StatusOK, as(anna, id, to))
 		must("with a refreshed token", http.StatusOK, as(annaRefreshed, id, to))
-		must("somebody else", http.StatusNotFound, as(bert, id, to))
-		must("nobody", http.StatusNotFound, as("", id, to))
+		must("another client", http.StatusNotFound, as(bert, id, to))
+		must("no token", http.StatusNotFound, as("", id, to))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()

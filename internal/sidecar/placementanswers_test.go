@@ -252,8 +252,8 @@ func dataLine(lines *bufio.Scanner) string {
 	return ""
 }
 
-// A client that keeps its connection to a pod that drains gets its next session at another pod, and is told to connect
-// anew.
+// A client that keeps its connection to a draining pod gets its next session at another pod, and is told to open a
+// new connection.
 func TestInitializeWhileTheEntryDrains(t *testing.T) {
 	t.Parallel()
 	replicas := startReplicas(t, 2, nil)

@@ -39,8 +39,8 @@ func (w *headerWatch) saw(name string) bool {
 	return w.names[name]
 }
 
-// Architecture §4.5: when every slot is taken the manager's probe still finds one,
-// and nobody else does. Whatever the server speaks, it never learns of it.
+// Architecture §4.5: when every slot is taken, the manager's probe still gets one, and
+// clients do not. The server never sees the probe, whichever era it speaks.
 func TestProbeHasASlotOfItsOwn(t *testing.T) {
 	t.Parallel()
 	one := func(server *mcp.Server) func(*http.Request) *mcp.Server {
@@ -94,7 +94,7 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 					t.Errorf("catalogue: %+v, %v", catalog, err)
 				}
 				refused("a second probe", token)
-				refused("somebody during the probe", "")
+				refused("a client during the probe", "")
 				checkSessionsCounted(t, adapter, "1")
 				session.Close()
 			}

@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// shownServer says what whoever calls it has shown, over HTTP.
+// shownServer returns the token that its caller sent over HTTP.
 func shownServer() *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "shown", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "shown"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {

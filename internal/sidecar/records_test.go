@@ -114,7 +114,7 @@ func TestRecords(t *testing.T) {
 	w.do(ctx, "POST", Path, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"nonsense"}}`, sessionHeader, id)
 	w.want("a call that fails", brief{edge.Streamable, "POST", Path, "tools/call", "2025-03-26", true, 200, "-32602", "", false})
 	w.do(ctx, "POST", Path, `{"jsonrpc":"2.0","id":2,"method":"made/up"}`, sessionHeader, id)
-	w.want("a method that nobody knows", brief{edge.Streamable, "POST", Path, "_OTHER", "2025-03-26", true, 200, "-32601", "", false})
+	w.want("an unknown method", brief{edge.Streamable, "POST", Path, "_OTHER", "2025-03-26", true, 200, "-32601", "", false})
 	_, leave := w.listen(Path, sessionHeader, id)
 	leave()
 	w.want("2, a stream", brief{edge.Streamable, "GET", Path, "", "2025-03-26", true, 200, edge.Cancelled, "", false})

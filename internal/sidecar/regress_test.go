@@ -49,8 +49,8 @@ func (c *client) wantAnswer(t *testing.T, tool, text string) {
 
 func alive(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// R07: a client that goes away while its session is being opened takes the process
-// with it; nobody knows the session's id, so nobody could ever use it.
+// R07: when a client goes away while the adapter opens its session, the adapter ends the
+// process: no client knows the session's ID, so no client could ever use it.
 func TestR07ClientGoneDuringInitialize(t *testing.T) {
 	t.Parallel()
 	listener, err := listener.Listen(t.Context(), "127.0.0.1:0")
@@ -165,9 +165,8 @@ func pagingServer() *mcp.Server {
 	return server
 }
 
-// R18: a client of the stateless revision meets a server that does not know it. It is
-// served, or told so, by whatever stands here; nobody dies of it, and the next request
-// works.
+// R18: a client of the stateless revision calls a server that does not know it. The adapter
+// serves the client or returns an error. No process dies, and the next request works.
 func TestR18StatelessRequestToAnOlderServer(t *testing.T) {
 	t.Parallel()
 	const discover = `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
@@ -293,7 +292,7 @@ func TestR36EveryPageIsSeen(t *testing.T) {
 	}
 }
 
-// listTools follows the cursors, but not for ever.
+// listTools follows the cursors up to a limit.
 func listTools(t *testing.T, c *client) (names string, pages int) {
 	t.Helper()
 	var all []string

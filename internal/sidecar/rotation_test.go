@@ -141,7 +141,7 @@ func (r *rotating) use(i int) (adapterapi.KeyUse, error) {
 func (r *rotating) step(name string, ring adapterapi.Keyring, order []int) {
 	r.t.Helper()
 	r.secret = ring
-	r.check(name + ", and nobody has read it")
+	r.check(name + ", and no replica has read it")
 	for _, i := range order {
 		r.read(i)
 		r.open(i)
@@ -199,6 +199,6 @@ func TestDroppedKey(t *testing.T) {
 		c.must(t, http.StatusNotFound)
 	}
 	if got := r.replicas[1].dials(); got != dials {
-		t.Errorf("a replica has dialled %d times for an id that nobody knows", got-dials)
+		t.Errorf("a replica has dialed %d times for an unknown ID", got-dials)
 	}
 }

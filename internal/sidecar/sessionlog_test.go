@@ -52,8 +52,8 @@ func (m *memory) text() string {
 	return strings.Join(m.lines, "\n")
 }
 
-// Whoever reads the log can follow a session by its number, and nobody can use it by
-// what is in the log.
+// A person who reads the log can follow a session by its number, and cannot use the session
+// with what is in the log.
 func TestSessionsAreLogged(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -62,11 +62,11 @@ func TestSessionsAreLogged(t *testing.T) {
 		died   string // what is said of its process
 		reason string // what is said of the session
 	}{
-		"the process dies":             {nil, `{"name":"exit","arguments":{"n":3}}`, "the server's process ended: exit code 3", "the server's process ended: exit code 3"},
-		"by a signal":                  {nil, `{"name":"kill","arguments":{}}`, "the server's process ended: signal 9 (killed)", "the server's process ended: signal 9 (killed)"},
-		"nobody uses it":               {func(c *config.Config) { c.IdleTimeout = time.Second }, "", "", "the session was idle for too long (1s)"},
-		"nobody uses a shared process": {func(c *config.Config) { c.Shared, c.IdleTimeout = true, time.Second }, "", "", "the session was idle for too long (1s)"},
-		"nobody uses a proxy": {func(c *config.Config) {
+		"the process dies":       {nil, `{"name":"exit","arguments":{"n":3}}`, "the server's process ended: exit code 3", "the server's process ended: exit code 3"},
+		"by a signal":            {nil, `{"name":"kill","arguments":{}}`, "the server's process ended: signal 9 (killed)", "the server's process ended: signal 9 (killed)"},
+		"idle":                   {func(c *config.Config) { c.IdleTimeout = time.Second }, "", "", "the session was idle for too long (1s)"},
+		"an idle shared process": {func(c *config.Config) { c.Shared, c.IdleTimeout = true, time.Second }, "", "", "the session was idle for too long (1s)"},
+		"an idle proxy": {func(c *config.Config) {
 			server := countingServer()
 			c.Transport, c.IdleTimeout = config.StreamableHTTP, time.Second
 			c.UpstreamURL = serveHTTP(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))

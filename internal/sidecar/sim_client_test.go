@@ -273,7 +273,7 @@ func (k *simClient) use(ctx context.Context) {
 	}
 }
 
-// forge sends an id that nobody has minted.
+// forge sends an ID that no adapter has minted.
 func (k *simClient) forge(ctx context.Context) {
 	own := k.session
 	if own == "" {
@@ -295,7 +295,7 @@ func (k *simClient) forge(ctx context.Context) {
 	k.session = own
 }
 
-// mustWork has a client that starts anew get an answer of its session, or of a new one, in time.
+// mustWork checks that a client that starts over gets an answer from its session, or from a new one, in time.
 func (k *simClient) mustWork(ctx context.Context) {
 	within := simWorksWithin
 	if k.session != "" && !k.c.ledger.isRunning(k.process) {

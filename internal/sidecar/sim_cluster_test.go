@@ -178,7 +178,7 @@ func (c *simCluster) remove(p *simPod) {
 	c.push()
 }
 
-// vanish takes the network of a pod away, and then its processes, which nobody hears of.
+// vanish cuts off the network of a pod and then ends its processes, so that no host notices the end.
 func (c *simCluster) vanish(p *simPod) {
 	p.mu.Lock()
 	was := p.vanished

@@ -74,7 +74,7 @@ func (n *simNet) detach(h *simHost) {
 
 // spell is a time in which nothing passed. It lasts while its end is zero.
 type spell struct {
-	a, b       *simHost // b is nil for a host with which nobody speaks
+	a, b       *simHost // b is nil for a host that no other host can reach
 	begin, end time.Time
 }
 
@@ -120,7 +120,7 @@ func (n *simNet) blockedFor(a, b *simHost, last time.Duration) (sum time.Duratio
 	return sum
 }
 
-// wasLost reports whether nobody spoke with a host at some time of the last while.
+// wasLost reports whether no other host could reach a host at some time in the last while.
 func (n *simNet) wasLost(h *simHost, last time.Duration) bool { return n.blockedFor(h, nil, last) > 0 }
 
 // setDead loses the node of a host, or brings it back.

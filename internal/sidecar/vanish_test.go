@@ -95,8 +95,8 @@ func openStream(t *testing.T, url, session string) (response *http.Response, por
 	return nil, 0
 }
 
-// R04: a client's machine loses its power or its network: no packet ever says so.
-// Its stream does not count as use of the session for ever.
+// R04: a client's machine loses power or network without sending another packet.
+// The adapter stops counting its stream as use of the session.
 func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 	if !inOwnNetwork(t) {
 		return
@@ -112,7 +112,7 @@ func TestR04DeadStreamHoldsNoSession(t *testing.T) {
 			var stream *http.Response
 			var port int
 			began := time.Now()
-			for stream == nil { // a session that was idle before its stream is opened anew
+			for stream == nil { // a session that was idle before the client opens its stream again
 				stream, port = openStream(t, url, mustOpen(t, url).session)
 			}
 			if attempt == 0 { // as long as the peer is there, its silence is none: the kernel asks

@@ -76,8 +76,8 @@ func (v *view) rolledOut() bool {
 	return s.UpdatedReplicas >= v.want && s.Replicas <= s.UpdatedReplicas && v.ready >= v.want
 }
 
-// severity orders what can be in the way of pods, the most telling first: what the
-// user must act on, then what somebody else must, then what time may heal.
+// severity orders what can keep pods from being ready, the most telling first: what the
+// user must fix, then what others must fix, then what may resolve without action.
 var severity = []string{
 	mcpv1alpha1.ReasonImagePullFailed,
 	mcpv1alpha1.ReasonServerExits,

@@ -78,8 +78,8 @@ func catalogOf(v *view) mcpv1alpha1.MCPServerStatus {
 	return next
 }
 
-// boundImage is what an image says of itself, within the limits: it was written by
-// whoever made the image.
+// boundImage is what an image says about itself, cut to the limits, because its author can
+// write anything.
 func boundImage(image *mcpv1alpha1.ResolvedImage) *mcpv1alpha1.ResolvedImage {
 	if image == nil {
 		return nil

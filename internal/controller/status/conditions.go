@@ -111,7 +111,7 @@ func (v *view) accepted() verdict {
 var followsAvailable = []string{mcpv1alpha1.ReasonUnauthorized, mcpv1alpha1.ReasonFull, mcpv1alpha1.ReasonUnreachable}
 
 // readiness says whether clients can use the server now. Whether its spec is accepted matters only
-// where there is nothing to use, or where nobody may use it.
+// if there is nothing to use, or if no client may use it.
 func (v *view) readiness(accepted, available, verified, enforced verdict, catalog *mcpv1alpha1.Catalog) verdict {
 	because := func(d verdict) verdict { return verdict{metav1.ConditionFalse, d.reason, d.message, d.generation} }
 	switch {

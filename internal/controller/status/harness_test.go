@@ -117,7 +117,7 @@ func (o *Observed) setPods(want int32, pods ...corev1.Pod) {
 	o.Deployment.Status.Replicas, o.Deployment.Status.UpdatedReplicas = int32(len(pods)), int32(len(pods))
 }
 
-// sickPod makes the only pod one that is not ready, and of which nobody has heard.
+// sickPod makes the only pod unready, without an answer from it.
 func (o *Observed) sickPod(change func(*corev1.Pod)) {
 	unready(&o.Pods[0])
 	change(&o.Pods[0])

@@ -39,8 +39,8 @@ type instance struct {
 	// problem is why it is not ready; nil if it is, or need not be.
 	problem *problem
 
-	// What came of asking it. An answer is remembered if it was given to somebody
-	// before and this manager has not asked yet.
+	// What came of asking it. An answer is remembered if an earlier manager got it and
+	// this manager has not asked yet.
 	outcome    prober.Outcome
 	message    string
 	remembered bool

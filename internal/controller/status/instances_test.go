@@ -80,7 +80,7 @@ func TestRecall(t *testing.T) {
 		change func(*Observed)
 		want   string // in the pod's message
 	}{
-		"nobody asked":      {func(*Observed) {}, "exit code 1"},
+		"it was not asked":  {func(*Observed) {}, "exit code 1"},
 		"it was asked":      {func(o *Observed) { o.Results["a"] = reported(adapterapi.Starting, "starting") }, "the server runs since 2026-08-01T11:00:00Z and has not answered yet"},
 		"it is unreachable": {func(o *Observed) { o.Results["a"] = prober.Result{Outcome: prober.Unreachable} }, "it runs and is not ready"},
 		"another pod":       {func(o *Observed) { o.Pods[0].Name = "b" }, "it runs and is not ready"},
@@ -104,7 +104,7 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// What a server wrote may end up on somebody's terminal.
+// What a server wrote may end up on a user's terminal.
 func TestMessagesArePrintable(t *testing.T) {
 	o := working()
 	unready(&o.Pods[0])

@@ -102,7 +102,7 @@ func checkInvariants(t *testing.T, got mcpv1alpha1.MCPServerStatus) {
 	}
 	isStopped := meta.FindStatusCondition(got.Conditions, "Ready") == nil
 	if meta.IsStatusConditionFalse(got.Conditions, "Accepted") && !is(stalled) && !is(reconciling) && !isStopped {
-		t.Error("refused, and nobody needs to act")
+		t.Error("refused, and neither Stalled nor Reconciling")
 	}
 	if isStopped {
 		if is(stalled) {

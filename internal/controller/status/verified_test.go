@@ -118,7 +118,7 @@ func TestVerifiedCountsServingPodsOnly(t *testing.T) {
 	wantEqual(t, "Verified", mcpv1alpha1.ReasonProbePending, c.Reason)
 }
 
-// Another manager has asked nobody yet. What the one before it heard stands.
+// A new manager has not asked any instance yet. The answers that the previous manager got stay valid.
 func TestAnswersOutliveTheManager(t *testing.T) {
 	for name, change := range map[string]func(*Observed){
 		"works":     func(*Observed) {},
@@ -158,7 +158,7 @@ func TestRolloutDoesNotMakeUnready(t *testing.T) {
 	wantEqual(t, "digest", "sha256:2", o.Server.Status.Catalog.Digest)
 }
 
-// After an outage nobody is believed before being asked.
+// After an outage no earlier answer counts: the manager asks each instance first.
 func TestAnswerDoesNotOutliveAnOutage(t *testing.T) {
 	o := working()
 	o.then()

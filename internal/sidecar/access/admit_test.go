@@ -95,9 +95,9 @@ func TestAdmit(t *testing.T) {
 		"of another issuer":                      {authorization: bearer(stranger.Mint(claimsOf("alice"))), want: invalid(invalidToken, token.UnknownIssuer)},
 		"of another issuer, without scopes":      {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: noScopes, want: invalid(`Bearer error="invalid_token", resource_metadata="`+metadata+`"`, token.UnknownIssuer)},
 		"of another issuer, kubernetes only":     {authorization: bearer(stranger.Mint(claimsOf("alice"))), change: kubernetes, want: invalid(`Bearer error="invalid_token"`, token.UnknownIssuer)},
-		"signed by somebody else":                {authorization: bearer(corp.Mint(claimsOf("alice"), authserver.ByAttacker())), want: invalid(invalidToken, token.Signature)},
+		"signed by an attacker":                  {authorization: bearer(corp.Mint(claimsOf("alice"), authserver.ByAttacker())), want: invalid(invalidToken, token.Signature)},
 		"for another server":                     {authorization: with("aud", "https://other.example.com/mcp"), want: invalid(invalidToken, token.Audience)},
-		"for nobody":                             {authorization: with("aud", nil), want: invalid(invalidToken, token.Audience)},
+		"without an audience":                    {authorization: with("aud", nil), want: invalid(invalidToken, token.Audience)},
 		"expired":                                {authorization: with("exp", now.Add(-time.Minute).Unix()), want: invalid(invalidToken, token.Claims)}, // before iat
 		"expired after a while":                  {authorization: bearer(corp.Mint(map[string]any{"sub": "alice", "aud": resource, "iat": now.Add(-time.Hour).Unix(), "exp": now.Add(-time.Minute).Unix()})), want: invalid(invalidToken, token.Expired)},
 		"not yet valid":                          {authorization: with("nbf", now.Add(time.Minute).Unix()), want: invalid(invalidToken, token.NotYet)},

@@ -149,7 +149,7 @@ func (*challenge) malformed(text string) *Refusal {
 	return &Refusal{Status: http.StatusBadRequest, Code: rpc.CodeInvalidRequest, Text: text, Challenge: `Bearer error="invalid_request"`, Reason: "malformed"}
 }
 
-// refusalOf answers a request whose token was verified in vain.
+// refusalOf returns the refusal of a request whose token did not pass verification.
 func (g *Gate) refusalOf(now *policy, c *challenge, shown digest, err error) *Refusal {
 	wrong, ok := errors.AsType[*token.Error](err)
 	if !ok {

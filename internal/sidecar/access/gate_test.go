@@ -64,7 +64,7 @@ func TestTake(t *testing.T) {
 		{name: "not signed by us, and newer", text: signedText(t, documentOf(t, corp, generation(6)), adapterapi.NewKey()), err: adapterapi.ErrAccessUnsigned, want: "signature", generation: 5, changes: 1},
 		{name: "a rule that cannot be enforced", text: of(6, badRule), want: "compile access", generation: 5, changes: 1},
 		{name: "an issuer that cannot be told apart", text: of(6, noIssuer), want: "make verifier", generation: 5, changes: 1},
-		// As the manager signs it with another key, or as somebody has changed blanks outside of it.
+		// The manager has signed it with another key, or white space outside of it has changed.
 		{name: "another of that generation", text: of(5, hides), generation: 5, changes: 2},
 		{name: "a newer one", text: of(9), generation: 9, changes: 3},
 		{name: "the first again", text: of(5), err: document.ErrOlder, want: "older", generation: 9, changes: 3},

@@ -30,7 +30,7 @@ func accessOf(t *testing.T, generation int64, key adapterapi.Key) adapterapi.Doc
 	return d
 }
 
-// Nobody is served before the adapter knows who may call what, so it is not ready either.
+// The adapter serves no client before it has the access rules, so it is not ready either.
 func TestReadyNeedsAccess(t *testing.T) {
 	h, _, gate, _ := pushHandler(sharedKeys(t))
 	ready := func() (int, string) {

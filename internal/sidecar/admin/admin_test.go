@@ -234,7 +234,7 @@ func TestReadinessIsHeld(t *testing.T) {
 		status           int
 	}{
 		"until it is":  {time.Second, time.Second, 200},
-		"not for ever": {time.Minute, 1800 * time.Millisecond, 503},
+		"with a limit": {time.Minute, 1800 * time.Millisecond, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -118,7 +118,7 @@ var kinds = map[string]*pushKind{
 		rows: func(t *testing.T) map[string]pushRow {
 			return map[string]pushRow{
 				"broken":                  {put(`{}`), 422, true, "the signature is not that of the server's key"},
-				"signed by somebody else": {put(accessOf(t, 6, adapterapi.NewKey()).Text), 422, true, "the signature is not that of the server's key"},
+				"signed with another key": {put(accessOf(t, 6, adapterapi.NewKey()).Text), 422, true, "the signature is not that of the server's key"},
 				"settings":                {put(textOf(t, 6, "six").Text), 422, true, "is not known to this adapter"},
 			}
 		},

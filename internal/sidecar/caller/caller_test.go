@@ -16,12 +16,12 @@ func TestOwner(t *testing.T) {
 	}{
 		"the same principal":          {with("anna", "Bearer a1"), with("anna", "Bearer a2"), true, true},
 		"another principal":           {with("anna", "Bearer a1"), with("bert", "Bearer a1"), false, false},
-		"nobody of somebody's":        {with("anna", "Bearer a1"), with(Nobody), false, false},
-		"somebody of nobody's":        {with(Nobody), with("anna", "Bearer a1"), false, false},
-		"nobody of nobody's":          {with(Nobody), &Caller{Address: "192.0.2.2"}, true, true},
+		"no token, anna's session":    {with("anna", "Bearer a1"), with(Nobody), false, false},
+		"anna, a session of no token": {with(Nobody), with("anna", "Bearer a1"), false, false},
+		"no token, and no token":      {with(Nobody), &Caller{Address: "192.0.2.2"}, true, true},
 		"the same opaque token":       {with(SomeToken, "Bearer x"), with(SomeToken, "Bearer x"), true, true},
 		"another opaque token":        {with(SomeToken, "Bearer x"), with(SomeToken, "Bearer y"), true, false},
-		"an opaque token of somebody": {with("anna", "Bearer a1"), with(SomeToken, "Bearer a1"), false, false},
+		"an opaque token, anna's":     {with("anna", "Bearer a1"), with(SomeToken, "Bearer a1"), false, false},
 	} {
 		owner := NewOwner(test.owner)
 		if is, verified := owner.Is(test.other), owner.IsVerified(test.other); is != test.is || verified != test.verified {

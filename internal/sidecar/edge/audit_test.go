@@ -89,7 +89,7 @@ func TestAuditedRequests(t *testing.T) {
 		"a stream, and eve":    {user: "eve", method: "GET", want: []string{`http/get|corp:eve|||{"code":403,"jsonrpc":403}|deny reason no_rule`}},
 		"no token":             {body: callSearch, want: []string{`http/post|system:anonymous|||{"code":401,"jsonrpc":401}|deny reason missing`}},
 		"no token, DELETE":     {method: "DELETE", want: []string{`http/delete|system:anonymous|||{"code":401,"jsonrpc":401}|deny reason missing`}},
-		"a method nobody has":  {user: "bob", body: message("secret/do", `{}`), want: []string{`_OTHER|corp:bob|||{"code":403,"jsonrpc":403}|deny reason method`}},
+		"an unknown method":    {user: "bob", body: message("secret/do", `{}`), want: []string{`_OTHER|corp:bob|||{"code":403,"jsonrpc":403}|deny reason method`}},
 		"a batch":              {user: "bob", body: "[" + callSearch + "," + callSearch + "]", want: []string{`tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`, `tools/call|corp:bob|tools|search|{"code":204,"jsonrpc":0}|allow rule 0`}},
 		"a batch that is none": {user: "bob", body: "[" + callSearch + "," + callDelete + "]", want: []string{`tools/call|corp:bob|tools|search|{"code":403,"jsonrpc":403}|deny reason no_rule rule 0`, `tools/call|corp:bob|tools|delete|{"code":403,"jsonrpc":403}|deny reason no_rule`}},
 	}
@@ -137,7 +137,7 @@ func (h *house) fill() {
 	}
 }
 
-// What to do while nobody reads the lines is for the document to say.
+// The document sets what the adapter does while no process reads the audit lines.
 func TestAuditIsFull(t *testing.T) {
 	for whenFull, want := range map[adapterapi.AuditWhenFull]int{adapterapi.AuditDrop: 204, adapterapi.AuditRefuse: 503} {
 		t.Run(string(whenFull), func(t *testing.T) {

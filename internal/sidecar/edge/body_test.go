@@ -44,8 +44,8 @@ type inPieces struct {
 
 func (p inPieces) Read(b []byte) (int, error) { return p.Reader.Read(b[:min(len(b), p.size)]) }
 
-// A client earns time by sending a good part of its body, not by sending anything:
-// one that trickles would hold on to a place for ever.
+// A client earns time by sending a good part of its body, not by sending a few bytes.
+// A client that trickles would otherwise occupy a slot without limit.
 func TestTimeForABody(t *testing.T) {
 	const size = 4 * pieceBytes
 	for name, test := range map[string]struct {

@@ -246,7 +246,7 @@ type Refusal struct {
 	// Reason is why the caller may not do what it asks for, for audits. It is empty if the request is
 	// refused for another reason.
 	Reason string
-	// Delay is how long the answer waits, for a client that would try again at once and for ever.
+	// Delay is how long the door delays the answer, to slow down a client that retries at once and without limit.
 	Delay time.Duration
 	// Close closes the connection. It is for a body that the Door has not read to its end:
 	// reading the rest costs more than a new connection.

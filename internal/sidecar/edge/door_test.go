@@ -220,7 +220,7 @@ func TestPrincipals(t *testing.T) {
 		"nothing":           {nil, caller.Nobody},
 		"a JWT":             {[]string{bearer(`{"iss":"https://idp","sub":"anna","exp":1}`)}, anna},
 		"refreshed":         {[]string{bearer(`{"sub":"anna","iss":"https://idp","exp":2,"jti":"x"}`)}, anna},
-		"somebody else":     {[]string{bearer(`{"iss":"https://idp","sub":"bert"}`)}, `jwt "https://idp" "bert"`},
+		"another subject":   {[]string{bearer(`{"iss":"https://idp","sub":"bert"}`)}, `jwt "https://idp" "bert"`},
 		"another issuer":    {[]string{bearer(`{"iss":"https://other","sub":"anna"}`)}, `jwt "https://other" "anna"`},
 		"quotes in a claim": {[]string{bearer(`{"iss":"https://idp\" \"anna","sub":"x"}`)}, `jwt "https://idp\" \"anna" "x"`},
 		"no subject":        {[]string{bearer(`{"iss":"https://idp"}`)}, caller.SomeToken},
@@ -261,13 +261,13 @@ func TestOutcomes(t *testing.T) {
 			r.Record.Answered(Timeout)
 			r.Record.Answered(Succeeded)
 		}, 200, Timeout},
-		"accepted":            {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(202) }, 202, Succeeded},
-		"refused":             {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 400, nil, -32602, "no") }, 400, "-32602"},
-		"a code of its own":   {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 200, nil, 12345, "no") }, 200, "_OTHER"},
-		"a server's status":   {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(401) }, 401, "401"},
-		"an unknown status":   {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(477) }, 477, "_OTHER"},
-		"1xx is no answer":    {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(103); w.WriteHeader(404) }, 404, "404"},
-		"nobody was answered": {func(http.ResponseWriter, *Request) {}, 0, Cancelled},
+		"accepted":          {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(202) }, 202, Succeeded},
+		"refused":           {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 400, nil, -32602, "no") }, 400, "-32602"},
+		"a code of its own": {func(w http.ResponseWriter, _ *Request) { front.Refuse(w, 200, nil, 12345, "no") }, 200, "_OTHER"},
+		"a server's status": {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(401) }, 401, "401"},
+		"an unknown status": {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(477) }, 477, "_OTHER"},
+		"1xx is no answer":  {func(w http.ResponseWriter, _ *Request) { w.WriteHeader(103); w.WriteHeader(404) }, 404, "404"},
+		"no answer":         {func(http.ResponseWriter, *Request) {}, 0, Cancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var records []Record
@@ -285,7 +285,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A record that is handed over is closed once, by whoever has it or by the door.
+// A record that is handed over is closed once, by its holder or by the door.
 func TestHandOver(t *testing.T) {
 	for name, test := range map[string]struct {
 		serve func(w http.ResponseWriter, h *Handed)

@@ -118,7 +118,7 @@ func (h *house) take(changes ...func(*adapterapi.Access)) {
 	}
 }
 
-// as returns the header of a user; it is empty for nobody.
+// as returns the header of a user. It is empty without a user.
 func (h *house) as(user string) string {
 	if user == "" {
 		return ""
@@ -151,7 +151,7 @@ func message(method, params string) string {
 var callSearch, callDelete = message("tools/call", `{"name":"search"}`), message("tools/call", `{"name":"delete"}`)
 
 func TestGuarded(t *testing.T) {
-	const nobody = `{"jsonrpc":"2.0","error":{"code":401,"message":"this server needs a token: send it in the header Authorization, as Bearer"}}`
+	const noToken = `{"jsonrpc":"2.0","error":{"code":401,"message":"this server needs a token: send it in the header Authorization, as Bearer"}}`
 	forbidden := func(text string) string {
 		return `{"jsonrpc":"2.0","id":7,"error":{"code":403,"message":"` + text + `"}}`
 	}
@@ -162,9 +162,9 @@ func TestGuarded(t *testing.T) {
 		status                   int
 		challenge, want          string
 	}{
-		"no token":              {body: callSearch, status: 401, challenge: "Bearer", want: nobody},
-		"no token, GET":         {method: "GET", status: 401, challenge: "Bearer", want: nobody},
-		"no token, DELETE":      {method: "DELETE", status: 401, challenge: "Bearer", want: nobody},
+		"no token":              {body: callSearch, status: 401, challenge: "Bearer", want: noToken},
+		"no token, GET":         {method: "GET", status: 401, challenge: "Bearer", want: noToken},
+		"no token, DELETE":      {method: "DELETE", status: 401, challenge: "Bearer", want: noToken},
 		"no token, public":      {path: "/public", body: callSearch, status: 204},
 		"allowed":               {user: "bob", body: callSearch, status: 204},
 		"allowed, escaped":      {user: "bob", body: message("tools/call", `{"name":"sea\u0072ch"}`), status: 204},

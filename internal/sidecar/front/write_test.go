@@ -20,7 +20,7 @@ type client struct {
 	wrote  func() // called after each piece; may be nil
 
 	mu       sync.Mutex
-	takes    time.Duration // for a piece; less than 0 is for ever
+	takes    time.Duration // for a piece; a negative value blocks
 	deadline time.Time
 	moved    chan struct{} // closed when the deadline is another
 	pieces   []string

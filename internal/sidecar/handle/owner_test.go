@@ -35,7 +35,7 @@ func TestStatesNameTheirOwner(t *testing.T) {
 	b, elsewhere := newBinder(key), newBinder(key)
 	elsewhere.Owner.UID[0]++
 	for name, by := range map[string]*caller.Caller{
-		"verified": verified("corp:alice"), "with a token": {Principal: "corp:alice"}, "nobody": {},
+		"verified": verified("corp:alice"), "with a token": {Principal: "corp:alice"}, "no token": {},
 	} {
 		state := sealedFor(t, b, by, `"a\u00e9b"`)
 		params := `"requestState":` + state
@@ -46,7 +46,7 @@ func TestStatesNameTheirOwner(t *testing.T) {
 			t.Errorf("%s: the server gets %s, %v", name, got, err)
 		}
 		for other, to := range map[string]*caller.Caller{
-			"a verified one": verified("corp:bob"), "one with a token": {Principal: "corp:bob"}, "one whose token nobody has verified": {Principal: "corp:alice", Address: "x"},
+			"a verified one": verified("corp:bob"), "one with a token": {Principal: "corp:bob"}, "one whose token is not verified": {Principal: "corp:alice", Address: "x"},
 		} {
 			if to.Principal == by.Principal && to.Identity() == by.Identity() {
 				continue
@@ -71,17 +71,17 @@ func TestStatesNameTheirOwner(t *testing.T) {
 // Without verified callers, what no pod has sealed is the server's, and its answers pass as they are but for the seal.
 func TestStatesOfTheServerItself(t *testing.T) {
 	t.Parallel()
-	b, nobody := newBinder(adapterapi.NewKey()), &caller.Caller{}
+	b, anonymous := newBinder(adapterapi.NewKey()), &caller.Caller{}
 	for name, state := range map[string]string{
 		"short": `"abc"`, "empty": `""`, "a number": `7`, "null": `null`, "as long as a seal": `"` + strings.Repeat("A", sealSize-1) + `.abc"`,
-		"of another server": sealedFor(t, newBinder(adapterapi.NewKey()), nobody, `"abc"`),
+		"of another server": sealedFor(t, newBinder(adapterapi.NewKey()), anonymous, `"abc"`),
 	} {
 		params := `"requestState":` + state
-		got, err := claimedBy(t, b, nobody, "tools/call", params)
+		got, err := claimedBy(t, b, anonymous, "tools/call", params)
 		if err != nil || !strings.HasSuffix(got, params+`}}`) {
 			t.Errorf("%s: the server gets %s, %v", name, got, err)
 		}
-		if _, ok := ownerOf(t, b, nobody, params); ok {
+		if _, ok := ownerOf(t, b, anonymous, params); ok {
 			t.Errorf("%s: there is an owner", name)
 		}
 	}
@@ -89,11 +89,11 @@ func TestStatesOfTheServerItself(t *testing.T) {
 		"twice": `{"requestState":"a","requestState":"b"}`, "other case": `{"requestState":"a","RequestState":"b"}`,
 		"tasks": `{"tasks":[{"taskId":"a"}],"taskId":"b"}`, "much too long": `{"requestState":"` + strings.Repeat("x", escapedBytes-sealSize-3) + `\n"}`,
 	} {
-		if got := boundTo(t, b, nobody, result); got != `{"jsonrpc":"2.0","id":7,"result":`+result+`}` {
+		if got := boundTo(t, b, anonymous, result); got != `{"jsonrpc":"2.0","id":7,"result":`+result+`}` {
 			t.Errorf("%s: %.300s", name, got)
 		}
 	}
-	if b.Peers = false; b.Binds(nobody) || !b.Binds(verified("corp:alice")) || (*Binder)(nil).Binds(verified("corp:alice")) {
+	if b.Peers = false; b.Binds(anonymous) || !b.Binds(verified("corp:alice")) || (*Binder)(nil).Binds(verified("corp:alice")) {
 		t.Error("the wrong callers are bound")
 	}
 }

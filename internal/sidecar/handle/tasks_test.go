@@ -69,7 +69,7 @@ func TestMessagesWithoutATaskOfTheCaller(t *testing.T) {
 	}
 }
 
-// What is not a task that begins is nobody's, so that no caller gets a task by asking for it.
+// An answer that does not begin a task has no owner, so that no caller can own a task by asking for it.
 func TestAnswersThatBeginNoTask(t *testing.T) {
 	t.Parallel()
 	b := newBinder(adapterapi.NewKey())

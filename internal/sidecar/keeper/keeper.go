@@ -83,8 +83,7 @@ type State struct {
 	Stateless bool
 	// Opened is true if any server has opened a session.
 	Opened bool
-	// Failures is how many servers in a row the keeper has started in vain, since a server last
-	// answered.
+	// Failures is how many starts in a row have failed since a server last answered.
 	Failures int64
 }
 

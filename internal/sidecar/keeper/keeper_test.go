@@ -152,7 +152,7 @@ func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(hang.Guard); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for: %s", what)
+			t.Fatalf("timed out waiting for: %s", what)
 		}
 	}
 }
@@ -370,7 +370,7 @@ func TestReasons(t *testing.T) {
 		"its end comes first": {&mcpprobe.Error{Class: mcpprobe.Timeout}, dead, adapterapi.Exited},
 		"no answer":           {&mcpprobe.Error{Class: mcpprobe.Timeout}, alive, adapterapi.Silent},
 		"the end of output":   {&mcpprobe.Error{Class: mcpprobe.Closed}, alive, adapterapi.Exited},
-		"nobody listens":      {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, adapterapi.Unstartable},
+		"nothing listens":     {&mcpprobe.Error{Class: mcpprobe.Unreachable}, alive, adapterapi.Unstartable},
 		"no patience":         {&mcpprobe.Error{Class: mcpprobe.Busy}, alive, adapterapi.Busy},
 		"credentials":         {&mcpprobe.Error{Class: mcpprobe.Unauthorized}, alive, adapterapi.Unauthorized},
 		"nonsense":            {&mcpprobe.Error{Class: mcpprobe.Protocol}, alive, adapterapi.Broken},

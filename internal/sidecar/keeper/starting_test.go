@@ -106,7 +106,7 @@ func TestKeeperCountsFailures(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		w.wantFailures(t, 0)
-		g.kill() // which is no start in vain
+		g.kill() // does not count as a failed start
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		w.wantFailures(t, 0)

@@ -23,7 +23,7 @@ func TestPace(t *testing.T) {
 		"on demand, the third":         {OnDemand, 3, 2 * time.Second},
 		"on demand, the sixth":         {OnDemand, 6, 16 * time.Second},
 		"on demand, the seventh":       {OnDemand, 7, 30 * time.Second},
-		"on demand, for ever":          {OnDemand, math.MaxInt, 30 * time.Second},
+		"on demand, the largest count": {OnDemand, math.MaxInt, 30 * time.Second},
 		"background, none":             {Background, 0, 0},
 		"background, the first":        {Background, 1, time.Second},
 		"background, the second":       {Background, 2, 2 * time.Second},

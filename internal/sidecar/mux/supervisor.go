@@ -123,7 +123,7 @@ func (s *Supervisor[T]) settle(into *start[T], process T, began time.Time, err e
 	defer s.mu.Unlock()
 	s.starting = nil
 	if err == nil {
-		err = s.policy.Dead(process) // a process that ended before this called Ended in vain
+		err = s.policy.Dead(process) // if the process ended before this, its call of Ended had no effect
 	}
 	switch {
 	case s.closed:

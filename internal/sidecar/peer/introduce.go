@@ -24,9 +24,9 @@ func introduces(r *edge.Request, body []byte) bool {
 	return err == nil && message.Kind == rpc.Request && message.ProtocolVersion == nil && string(message.Method) == rpc.MethodInitialize
 }
 
-// introduce asks the owner of the session that an initialize names. The owner refuses it if the session lives. It
-// reports whether the session is over, or the owner cannot be reached, so that the client gets a new session as any
-// other does: the client would wait in vain for that owner.
+// introduce asks the owner of the session that an initialize names. The owner refuses it if the session is open.
+// introduce reports whether the session is over or its owner cannot be reached. The client then gets a new session
+// like any other client, because that owner would not answer it.
 func (p *passage) introduce(ctx context.Context) bool {
 	w := &tentative{ResponseWriter: p.w, header: http.Header{}, drops: func(status int) bool { return status == http.StatusServiceUnavailable }}
 	p.request.Header[headerPlace] = []string{placeNever}

@@ -121,7 +121,7 @@ func (m *model) answer(a answer) answer {
 	return a
 }
 
-// note is the checker's own book of attempts in vain.
+// note is the checker's own record of failed attempts.
 func (s *sighting) note(now time.Duration, last contact) {
 	if s.last == 0 || now-s.last > noteLapse {
 		*s = sighting{first: now, silent: now}

@@ -69,7 +69,7 @@ func findContact(t *testing.T, who tenant, mine, theirs int) contact {
 	defer serving.Wait()
 	defer func() { _ = l.Close() }()
 	switch who {
-	case nobody:
+	case vacant:
 		options.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return nil, syscall.EHOSTUNREACH }
 	case itself, sibling:
 		pod := owner

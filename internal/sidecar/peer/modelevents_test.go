@@ -81,7 +81,7 @@ func (m *model) faultEvents(w *world, may func(string, func(*world))) {
 				w.publish()
 			})
 		}
-		if p.life == gone && p.tenant == nobody {
+		if p.life == gone && p.tenant == vacant {
 			may(on("another pod gets the address of pod %d"), func(w *world) { w.pods[i].tenant = sibling })
 			may(on("a foreign program gets the address of pod %d"), func(w *world) { w.pods[i].tenant = foreigner })
 		}

@@ -30,7 +30,7 @@ const (
 	draining      // deleted, and its session goes on
 	killed        // nothing listens, and the container is about to start again
 	again         // the container has started again in place, without the session
-	lost          // its node is not there, for now or for ever
+	lost          // its node is unreachable, for a while or for good
 	gone
 )
 
@@ -38,7 +38,7 @@ const (
 type tenant uint8
 
 const (
-	nobody tenant = iota
+	vacant tenant = iota
 	itself
 	sibling   // another pod of the server
 	foreigner // another program
@@ -56,8 +56,8 @@ type modelPod struct {
 // snapshot is a list of the manager, as bits by pod.
 type snapshot struct{ listed, doubted uint8 }
 
-// sighting is when an entry tried a pod in vain: the first and the last time of a row, and the first since the address
-// was last there. It is what a checker can know without the notes.
+// sighting is when an entry failed to reach a pod: the first and the last time in a row, and the first since the
+// address last existed. It is what a checker can know without the notes.
 type sighting struct{ first, silent, last time.Duration }
 
 // taken is a list that an entry has, and when.
@@ -229,7 +229,7 @@ func (m *model) contact(w *world, entry, pod int) contact {
 	case at.life == gone:
 		who = at.tenant
 	case w.isCut(entry, pod):
-		who = nobody
+		who = vacant
 	case at.life == killed:
 		return refused
 	case at.stuck:

@@ -39,7 +39,7 @@ func TestNotes(t *testing.T) {
 		t.Error("not exactly the pod that left is gone")
 	}
 	if n.isGone(pod, roster.Removed, now.Add(goneLapse)) {
-		t.Error("a pod is gone for ever")
+		t.Error("a pod stays gone without limit")
 	}
 	n.left(pod, now, true)
 	if !n.isGone(pod, roster.Removed, now) || n.isGone(pod, roster.Listed, now) {

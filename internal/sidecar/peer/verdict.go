@@ -41,9 +41,9 @@ const (
 // reach it either, or has not told.
 const deadAfter = 15 * time.Second
 
-// stuckAfter is the same for a pod that takes no connection, although its address is there. No load of a pod
-// lasts that long without a moment for this one. A proxy of a service mesh, which accepts connections in the place of the
-// pod, may do so for ever after the pod has gone.
+// stuckAfter is the same for a pod that accepts no connection, although its address exists. Even an overloaded pod
+// accepts one within that time. A service mesh proxy accepts connections in place of the pod, and may never stop
+// doing so after the pod is gone.
 const stuckAfter = 2 * time.Minute
 
 // decide returns the verdict on a session's owner. Many clients give up for good on 404, so a session is over

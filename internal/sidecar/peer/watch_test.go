@@ -26,7 +26,7 @@ func TestSilenceBetweenRequests(t *testing.T) {
 	}{
 		"a client that is elsewhere for a while": {20 * time.Second, false, http.StatusNotFound},
 		"the pod is there in between":            {20 * time.Second, true, http.StatusServiceUnavailable},
-		"nobody asks for too long":               {2 * watchFor, false, http.StatusServiceUnavailable},
+		"no client asks for too long":            {2 * watchFor, false, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,7 @@ var notForwarded = []string{
 	// The adapter has checked where the request comes from. A server refuses every origin that it
 	// is not configured for.
 	"Origin", "Referer", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Sec-Fetch-User",
-	// The adapter has read the body and sends it anew.
+	// The adapter has read the body and sends its own copy.
 	"Expect", "Content-Length", "Content-Encoding",
 	// A client can write any address into these, and servers believe a peer on loopback.
 	"Forwarded", "X-Real-Ip",

@@ -123,7 +123,7 @@ func TestHeadersTowardsServer(t *testing.T) {
 	}
 }
 
-// Hostile and broken servers harm nobody, and their users are told what is wrong.
+// Hostile and broken servers do not harm the adapter, and their clients learn what is wrong.
 func TestHostileServer(t *testing.T) {
 	agreed := `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`
 	for name, test := range map[string]struct {
@@ -244,7 +244,7 @@ func callTimesOut(t *testing.T, timeout time.Duration) bool {
 	return true
 }
 
-// Every number has its limit, and reaching one disturbs nobody within it.
+// Every count has its limit, and a client that reaches one does not disturb clients that stay below it.
 func TestLimits(t *testing.T) {
 	g := newGate()
 	e := newEndpoint(t, newBackend(t, g), func(o *Options) {

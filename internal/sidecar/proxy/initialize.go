@@ -27,8 +27,8 @@ func (p *Proxy) initialize(x *exchange) {
 	}
 }
 
-// hasOpen says whether a request names an open session that its caller can end. For any other caller
-// the advice to end the session would be in vain.
+// hasOpen reports whether a request names an open session that its caller can end. No other caller
+// can follow the advice to end the session.
 func (p *Proxy) hasOpen(r *edge.Request) bool {
 	found, ok := p.Sessions.Find(r.Head(front.HeaderSession)).(*proxySession)
 	return ok && found.EndedBy() == nil && found.Owner.IsVerified(&r.Caller)

@@ -63,7 +63,7 @@ func newLives(t *testing.T, server http.Handler) *lives {
 	return &lives{t, newBackend(t, server), held}
 }
 
-// named are callers whose tokens, which nobody has verified, name them.
+// named are callers with the names in their unverified tokens.
 type named struct{}
 
 func (named) Authenticate(r *http.Request) (caller.Caller, *edge.Refusal) {
@@ -122,7 +122,7 @@ func TestSessionsOutliveTheAdapter(t *testing.T) {
 	}
 }
 
-// Nobody but its owner goes on with a session, and the server does not hear of others.
+// Only its owner can continue a session, and the server does not see the requests of other callers.
 func TestSessionsComeBackToTheirOwner(t *testing.T) {
 	t.Parallel()
 	server := &keeping{id: "theirs"}
@@ -135,7 +135,7 @@ func TestSessionsComeBackToTheirOwner(t *testing.T) {
 			l.want(http.StatusNotFound, method+" of "+other, next, method, id, "X-User", other)
 		}
 	}
-	l.want(http.StatusNotFound, "anna with a session of nobody", next, http.MethodPost, nobodys, "X-User", "anna")
+	l.want(http.StatusNotFound, "anna with a session without an owner", next, http.MethodPost, nobodys, "X-User", "anna")
 	if n := server.seen.Load(); n != 0 || next.proxy.Sessions.Len() != 0 {
 		t.Errorf("the server gets %d requests, and there are %d sessions", n, next.proxy.Sessions.Len())
 	}

@@ -145,7 +145,7 @@ func TestMetadataAcrossOrigins(t *testing.T) {
 	}
 }
 
-// Only a document is passed on, and whoever asks learns why there is none.
+// The proxy passes on documents only. If there is none, the client learns why.
 func TestMetadataThatIsNone(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer string
@@ -199,7 +199,7 @@ func TestMetadataInTime(t *testing.T) {
 	})
 }
 
-// Whoever asks proves nothing, so there is an end to how many can have the server busy.
+// Anyone can ask for metadata without a token, so the proxy limits how many requests reach the server at a time.
 func TestMetadataAtATime(t *testing.T) {
 	entered, let := make(chan struct{}), make(chan struct{})
 	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -55,7 +55,7 @@ func TestLinesDoNotWait(t *testing.T) {
 	_ = to.Close()
 }
 
-// With other pods, states of callers that nobody has verified are sealed in answers that are not large.
+// With other pods, the proxy seals the states of unverified callers in all answers but large ones.
 func TestAnswersWithStates(t *testing.T) {
 	t.Parallel()
 	answer := func(size int) string {

@@ -27,7 +27,7 @@ func newOffline(sessions *session.Registry, limits Limits) *Proxy {
 	return p
 }
 
-// opened opens a session for nobody in particular. The call that opens it is over.
+// opened opens a session for an anonymous caller. The call that opens it is over.
 func (p *Proxy) opened(t *testing.T, id string, use places.Use) *proxySession {
 	t.Helper()
 	slot, err := p.Sessions.Reserve(t.Context(), &caller.Caller{})
@@ -41,7 +41,7 @@ func (p *Proxy) opened(t *testing.T, id string, use places.Use) *proxySession {
 	return s
 }
 
-// T-26: time ends what nobody uses, and what is used for too long.
+// T-26: a session ends when it is idle for too long, and when it is used for too long.
 func TestProxySessionKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const idleTimeout = 10 * time.Minute

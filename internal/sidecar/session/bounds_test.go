@@ -116,7 +116,7 @@ func TestExpiredRequestIsNotSent(t *testing.T) {
 	})
 }
 
-// What the server says of a request, after its stream is gone, is not kept there for ever.
+// Once the stream of a request is gone, the session sends the server's messages about the request on the next stream.
 func TestCancelledRequestOfAStreamThatIsOver(t *testing.T) {
 	h := newHarness(t, testLimits)
 	defer h.End(ErrEnded)

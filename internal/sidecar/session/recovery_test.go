@@ -59,7 +59,7 @@ func TestRequestPushedOutOfBacklog(t *testing.T) {
 			delivered = delivered || strings.Contains(string(event.Message), "roots/list")
 		}
 		if refused := len(h.server.messages()) == 1; !delivered && !refused {
-			t.Error("the request was neither delivered nor refused: its server waits for ever")
+			t.Error("the request was neither delivered nor refused: its server never gets an answer")
 		}
 	})
 }

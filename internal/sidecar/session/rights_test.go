@@ -141,7 +141,7 @@ func TestRulesChangedBetweenMessages(t *testing.T) {
 	})
 }
 
-// A client that does not read delays nobody else, and many documents add little to what waits for it.
+// A client that does not read does not delay others, and many documents add little to what waits for it.
 func TestRulesChangedWhileTheClientDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := testLimits

@@ -46,11 +46,11 @@ type Limits struct {
 	Memory       *budget.Budget
 	SendingBytes int // messages that the server has not read yet; the session refuses others. 0 is no limit
 
-	CommitAfter     time.Duration // how long the client waits for an answer before its response becomes an event stream; 0 waits for ever
+	CommitAfter     time.Duration // how long the client waits for an answer before its response becomes an event stream; 0 is no limit
 	CallTimeout     time.Duration // for one call, with or without progress
 	CancelGrace     time.Duration // for an answer to a cancelled call, which keeps its id until then
 	DeliveryTimeout time.Duration // for the client to open a stream for a request of the server
-	RequestTimeout  time.Duration // for the client to answer a request of the server; 0 waits for ever
+	RequestTimeout  time.Duration // for the client to answer a request of the server; 0 is no limit
 }
 
 // Limits that users do not set.

@@ -271,8 +271,8 @@ func TestCallThatCannotBeSent(t *testing.T) {
 	}
 }
 
-// A process that dies breaks its pipe first, and is known to be dead a moment later. Its session is over then, and a client that
-// is told to try again would do so in vain. A process that lives without its input gets no message either, but its session goes on.
+// A process that dies breaks its pipe first, and the adapter learns of the death a moment later. The session is over then, so a
+// client must not be told to retry. A live process that has closed its input gets no message either, but its session goes on.
 func TestPipeThatBreaksBeforeTheSessionEnds(t *testing.T) {
 	for name, dies := range map[string]bool{"a process that dies": true, "one that has closed its input": false} {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func TestChangedIsWhatCallersSee(t *testing.T) {
 		for i, kind := range allKinds {
 			differs := slices.ContainsFunc(probes[kind], func(name string) bool { return sees(before, kind, name) != sees(after, kind, name) })
 			counts[differs]++
-			mayErr := kind == Tools && len(first.Hidden)+len(second.Hidden) > 0 // then a list may count as changed in vain
+			mayErr := kind == Tools && len(first.Hidden)+len(second.Hidden) > 0 // then a list may count as changed although it is not
 			if differs && !changed[i] || changed[i] && !differs && !mayErr {
 				t.Fatalf("round %d, %s: changed is %t, and the caller sees a difference: %t\n%s\n%s", round, kind, changed[i], differs, jsonOf(first), jsonOf(second))
 			}

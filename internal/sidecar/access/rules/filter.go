@@ -177,8 +177,8 @@ func (f *filtering) keyOf(l *listing, entry rpc.Span) (key []byte, flaw string) 
 	return key, ""
 }
 
-// keepPrivate says that nobody else may get the list from a cache, and the caller not for long. A
-// result with none of the three members is of a revision that knows no caches.
+// keepPrivate makes the list private to its caller, so that a cache serves it to no other caller, and
+// limits its time in a cache. A result with none of the three members is of a revision without caching.
 func (f *filtering) keepPrivate() {
 	kind, ttl, scope := f.cache[0], f.cache[1], f.cache[2]
 	if !kind.Present() && !ttl.Present() && !scope.Present() {

@@ -106,8 +106,8 @@ func TestFilterKeepsListsPrivate(t *testing.T) {
 	}
 }
 
-// A list of which a caller sees everything is private, too, because others see less of it. Nobody
-// looks at its entries, so odd ones pass.
+// A list that a caller sees in full is private, too, because others see less of it. The filter
+// does not read its entries, so odd ones pass.
 func TestFullListsAreKeptPrivate(t *testing.T) {
 	const odd = `"tools":[{},null,{"name":"a","name":"b"},{"name":"secret"}],"prompts":7`
 	tests := map[string]struct{ answer, want string }{
@@ -239,7 +239,7 @@ func wantRefusal(t *testing.T, got string) {
 	}
 }
 
-// Errors pass, and so does what has no list, if nobody knows what was asked.
+// Errors pass. So does a result without a list, if the request is unknown.
 func TestFilterPasses(t *testing.T) {
 	rights := compile(t, office).For(ann())
 	const failure = `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"tools","data":{"tools":[{"name":"x"}]}}}`
@@ -281,7 +281,7 @@ func TestFilters(t *testing.T) {
 		"stepper":      {policy.For(token("corp:stepper", "mcp:use")), "t---"},
 		"reader":       {policy.For(with(token("corp:rita", "mcp:use"), names{"corp:readers"}, "")), "tp--"},
 		"blocked":      {policy.For(token("corp:mallory", "mcp:use")), "tprT"},
-		"nobody":       {policy.For(nil), "tprT"},
+		"no caller":    {policy.For(nil), "tprT"},
 		"only account": {policy.For(serviceAccount("triage")), "tprT"},
 	}
 	for name, test := range tests {

@@ -149,7 +149,7 @@ func (r *Rights) mayAll() bool {
 	return true
 }
 
-// hides reports whether nobody may know of the tool.
+// hides reports whether the policy hides the tool from every caller.
 func (r *Rights) hides(kind Kind, name []byte) bool {
 	return kind == Tools && slices.ContainsFunc(r.policy.hidden, func(p pattern) bool { return p.matches(name) })
 }

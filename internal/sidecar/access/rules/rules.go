@@ -151,7 +151,7 @@ type caller struct {
 
 func callerOf(mode adapterapi.AccessMode, who *identity.Identity) caller {
 	switch {
-	case mode == adapterapi.AccessNone: // nobody has verified anything
+	case mode == adapterapi.AccessNone: // the adapter verifies no tokens
 		return caller{groups: []string{adapterapi.GroupUnauthenticated}}
 	case mode != adapterapi.AccessRequired || who == nil:
 		return caller{}

@@ -66,7 +66,7 @@ func TestFor(t *testing.T) {
 		"Server":                           {adapterapi.Access{Mode: adapterapi.AccessOfServer}, nil, everything},
 		"Server, hidden":                   {adapterapi.Access{Mode: adapterapi.AccessOfServer, Hidden: names{"x"}}, nil, some},
 		"Required":                         {adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: all(authenticated)}, token("corp:ann"), everything},
-		"Required, nobody":                 {adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: all(authenticated, unauthenticated, user(""), oauthClient(""))}, nil, nothing},
+		"Required, no caller":              {adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: all(authenticated, unauthenticated, user(""), oauthClient(""))}, nil, nothing},
 		"Required, without rules":          {adapterapi.Access{Mode: adapterapi.AccessRequired}, token("corp:ann"), nothing},
 		"Required, hidden":                 {adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: all(authenticated), Hidden: names{"x"}}, token("corp:ann"), some},
 		"Required, base scopes lack":       {adapterapi.Access{Mode: adapterapi.AccessRequired, Scopes: names{"a"}, Rules: all(authenticated)}, token("corp:ann"), scopes},

@@ -22,8 +22,8 @@ const (
 type class uint8
 
 const (
-	unknown    class = iota // nobody knows what it is about
-	handshake               // a caller and a server make each other's acquaintance
+	unknown    class = iota // the adapter does not know what it is about
+	handshake               // a caller and a server negotiate
 	own                     // it is about what the caller has made itself
 	list                    // the answer is filtered
 	named                   // it names one thing

@@ -52,7 +52,7 @@ func (r *claimReader) text(value any) string {
 }
 
 // isName says whether a name can stand in a rule and in a log. JSON can have halves of UTF-16 pairs, which
-// all decode to the same character. Names with it are refused, lest two users become one.
+// all decode to the same character. Names with it are refused, so that two users never become one.
 func isName(text string, limit int) bool {
 	return len(text) <= limit && !strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) || c == utf8.RuneError })
 }
@@ -104,7 +104,7 @@ func isObjectName(name string, limit int) bool {
 
 func (r *claimReader) user(caller *identity.Identity, prefix string, paths adapterapi.AccessClaims) {
 	user := r.text(r.claims.find(paths.User))
-	// Whoever may enter any address could be anybody.
+	// A user who can enter any address at the issuer could impersonate any other user.
 	if verified, says := r.claims["email_verified"]; user == "" || paths.User == "email" && says && verified != true {
 		r.failed = true
 	}

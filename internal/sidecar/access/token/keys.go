@@ -24,9 +24,9 @@ type key struct {
 	public    any
 }
 
-// readKeys skips keys that the adapter cannot use. Two usable keys with one ID are both skipped: the ID
-// does not say which is meant, and to try one after the other, or to go by their order, would let whoever
-// adds a key to the set take over the ID of another.
+// readKeys skips keys that the adapter cannot use. It skips both of two usable keys with the same ID: the
+// ID does not say which is meant. Trying one after the other, or the first one only, would let anyone who
+// can add a key to the set take over the ID of another key.
 func readKeys(texts []json.RawMessage) keys {
 	count := map[string]int{}
 	var usable []key

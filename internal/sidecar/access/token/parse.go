@@ -16,7 +16,7 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.EdDSA,
 }
 
-// parsed is a token whose signature nobody has verified yet.
+// parsed is a token whose signature is not verified yet.
 type parsed struct {
 	algorithm jose.SignatureAlgorithm
 	keyID     string

@@ -106,8 +106,8 @@ func (v *Verifier) Verify(text string, now time.Time) (*identity.Identity, error
 	if reason := issuer.keys.verify(token); reason != "" {
 		return nil, &Error{Reason: reason, Issuer: issuer.name}
 	}
-	// Nothing but iss and the header is looked at before this line, so nobody else can make the log say
-	// that a clock is wrong.
+	// The adapter reads only iss and the header before this line, so only an issuer can make the log
+	// report a wrong clock.
 	expires, refusal := issuer.check(token.claims, now)
 	if refusal != nil {
 		refusal.Issuer = issuer.name

@@ -234,7 +234,7 @@ func TestRefusedPing(t *testing.T) {
 	})
 }
 
-// TestBusyPod: a pod that can be reached and has no time for pings keeps its calls, but not for ever.
+// TestBusyPod: a pod that is reachable but too busy for pings keeps its calls, up to a limit.
 func TestBusyPod(t *testing.T) {
 	inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
 		busyAt := func(d time.Duration, busy bool) {

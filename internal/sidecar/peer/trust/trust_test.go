@@ -201,7 +201,7 @@ func TestCAIsStable(t *testing.T) {
 	}
 }
 
-// A pod makes its certificate anew only when the ring changes.
+// A pod makes a new certificate only when the ring changes.
 func TestCertificateIsKept(t *testing.T) {
 	t.Parallel()
 	var ring atomic.Pointer[adapterapi.Keyring]

@@ -114,8 +114,8 @@ func causeOf(exit launcher.Exit) string {
 	return "exit code " + strconv.Itoa(exit.Code)
 }
 
-// noteStartFailure counts a process that could not be started. It does not count a start that nobody
-// wants any more, and one for which the server's container does not run: the kubelet starts that.
+// noteStartFailure counts a process that could not be started. It does not count a start that no client
+// waits for any more, or one without a running server container, because the kubelet starts that.
 func (p *Pool) noteStartFailure(err error) {
 	if cause := causeOfStart(err); cause != "" {
 		p.recent.add(time.Now(), adapterapi.Processes{Ended: 1, Unstartable: 1, Cause: cause})

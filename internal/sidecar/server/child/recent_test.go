@@ -74,8 +74,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// Starts that fail count with their cause. What the kubelet has to start, or nobody waits for, does
-// not.
+// Failed starts count with their cause. A start fails without counting if its container does not run,
+// which is the kubelet's job, or if no client waits for it.
 func TestUnstartableProcesses(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error
@@ -88,7 +88,7 @@ func TestUnstartableProcesses(t *testing.T) {
 		"the pod ends":        {&launcher.RefusedError{Reason: launcher.ReasonStopping}, ""},
 		"no container":        {launcher.ErrNoLauncher, ""},
 		"the client has gone": {context.Canceled, ""},
-		"nobody waits for it": {context.DeadlineExceeded, ""},
+		"no client waits":     {context.DeadlineExceeded, ""},
 	} {
 		pool := NewPool(starterFunc(func() (*launcher.Process, error) { return nil, test.err }), Options{Max: 1, Starts: 1})
 		if _, err := pool.Acquire(t.Context()); err == nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// conversation is a connection as whoever translates uses it.
+// conversation is a connection as the translating packages use it.
 type conversation struct {
 	t       *testing.T
 	server  mux.Server

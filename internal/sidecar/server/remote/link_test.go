@@ -77,7 +77,7 @@ func TestKeptBytes(t *testing.T) {
 		t.Error("the bytes of another are kept")
 	}
 	if own := kept(session.Message{Bytes: text, Owned: true}); &own[0] != &text[0] {
-		t.Error("bytes are copied in vain")
+		t.Error("bytes are copied without need")
 	}
 }
 

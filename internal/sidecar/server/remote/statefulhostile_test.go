@@ -152,7 +152,7 @@ func TestStatefulResume(t *testing.T) {
 		"answers others": {"id: a\n\n", func(n int, w http.ResponseWriter) {
 			say(w, "data: "+strings.Replace(pong, "1", []string{"2", "1"}[n], 1)+"\n\n")
 		}, "result", []string{"a", "a"}, 2 * pace.First},
-		"fails for ever": {"id: a\n\n", func(_ int, w http.ResponseWriter) { w.WriteHeader(503) }, "without an answer", []string{"a", "a", "a", "a", "a"}, (1 + 2 + 4 + 8 + 16) * pace.First},
+		"always fails":   {"id: a\n\n", func(_ int, w http.ResponseWriter) { w.WriteHeader(503) }, "without an answer", []string{"a", "a", "a", "a", "a"}, (1 + 2 + 4 + 8 + 16) * pace.First},
 		"retry too long": {"id: a\nretry: 2000000000\n\n", func(_ int, w http.ResponseWriter) { say(w, "data: "+pong+"\n\n") }, "result", []string{"a"}, longestPause},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,7 +301,7 @@ func TestStatefulSessionLost(t *testing.T) {
 	})
 }
 
-// U-02: a server need not answer what was cancelled; its stream does not stay for ever.
+// U-02: a server need not answer a canceled call. The adapter closes the stream of that call after a while.
 func TestStatefulCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan time.Time, 1)

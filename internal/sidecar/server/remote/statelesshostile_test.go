@@ -101,7 +101,7 @@ func TestStatelessServerAway(t *testing.T) {
 	}
 }
 
-// Events without end are received until nobody wants them any more.
+// The adapter reads endless events until the client leaves.
 func TestStatelessEndlessEvents(t *testing.T) {
 	gone := make(chan struct{})
 	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

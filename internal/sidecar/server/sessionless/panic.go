@@ -7,7 +7,7 @@ import (
 
 // endOnPanic ends the adapter if the function that defers it panics. Callers of this package
 // contain panics: net/http does, and so do translated sessions. But all clients share the
-// locks of this package, and one that a panic leaves locked would have them all hang for ever.
+// locks of this package, and all clients would hang on a lock that a panic leaves locked.
 func endOnPanic() {
 	p := recover()
 	if p == nil {

@@ -211,7 +211,7 @@ func TestReplacementsArePaced(t *testing.T) {
 		synctest.Wait()
 		for _, c := range calls[1:] {
 			if got := c.received(); len(got) == 0 {
-				t.Error("a client waits for ever")
+				t.Error("a client gets no answer")
 				break
 			}
 		}

@@ -2,8 +2,8 @@ package sessionless
 
 import "time"
 
-// A process that hangs would keep all clients waiting for ever: they have no session that
-// they could open anew.
+// A process that hangs would keep all clients waiting without end. They have no session that
+// they could open again.
 
 // failIfStuck is for a process that does not read its input. It ends the process when that
 // has lasted. A Translator supervises its processes itself, and there is no other Translator.

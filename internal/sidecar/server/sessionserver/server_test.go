@@ -72,8 +72,8 @@ func TestAnswerToACancelledCallOfASession(t *testing.T) {
 	})
 }
 
-// Calls that were cancelled do not count for ever, and neither do those whose time is up.
-// When the session ends nobody looks at it any more.
+// Canceled calls stop counting after a while, and so do calls that time out.
+// When the session ends, no timer refers to it any more.
 func TestCancelledCallsOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var metrics session.Metrics

@@ -89,7 +89,7 @@ func who(params string) string {
 	if found := whoPattern.FindStringSubmatch(params); found != nil {
 		return found[1]
 	}
-	return `"nobody"`
+	return `"none"`
 }
 
 // payloads are what other bridges are known to change.
@@ -134,7 +134,7 @@ func testProperty(t *testing.T, sessions, calls int) {
 	}
 	m := p.Metrics()
 	if m.SlowSessions.Value() != 0 || m.UnroutedMessages.Value() != 0 {
-		t.Errorf("%d slow sessions, %d messages that belong to nobody", m.SlowSessions.Value(), m.UnroutedMessages.Value())
+		t.Errorf("%d slow sessions, %d messages without a recipient", m.SlowSessions.Value(), m.UnroutedMessages.Value())
 	}
 	r, _ := p.instances.Current()
 	r.mu.Lock()

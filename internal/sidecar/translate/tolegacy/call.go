@@ -144,9 +144,9 @@ func (s *Server) passOn(c *call, notification []byte) {
 	s.receive(m)
 }
 
-// advances says whether progress is more than the client has seen. Every round is another
-// request to the server, whose progress may begin anew. To the client there is one request,
-// whose progress must not go back (U-05).
+// advances reports whether progress is more than the client has seen. Every round is another
+// request to the server, whose progress may start over. The client sees one request, whose
+// progress must not go back (U-05).
 func (c *call) advances(notification []byte, params rpc.Span) bool {
 	progress, err := strconv.ParseFloat(string(rpc.Lookup(notification, params, "progress").Of(notification)), 64)
 	if first := c.rounds+c.retries == 0; err != nil || progress <= c.progress {

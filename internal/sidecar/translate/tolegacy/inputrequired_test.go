@@ -379,7 +379,7 @@ func TestServerGone(t *testing.T) {
 }
 
 // U-05, U-07: what comes before the answer belongs to the call, in order; progress does
-// not go back when a round makes the server begin anew.
+// not go back when a round makes the server start over.
 func TestNotifications(t *testing.T) {
 	progress := func(n string) string {
 		return `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":` + n + `}}`

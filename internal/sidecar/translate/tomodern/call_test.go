@@ -273,7 +273,7 @@ func TestProgressWithoutToken(t *testing.T) {
 	})
 }
 
-// A request that no process takes is tried a few times, and not for ever.
+// The adapter retries a request that no process accepts a few times, and then gives up.
 func TestProcessesThatTakeNothing(t *testing.T) {
 	play(t, nil, func(p *script) {
 		p.refuse = func(m session.Message) error {

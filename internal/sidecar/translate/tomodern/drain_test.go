@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A drain waits for clients that were asked for input to come back, and not for ever.
+// A drain waits, up to a limit, for clients to come back with the input that they were asked for.
 func TestAwaitParked(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		ctx, leave := context.WithCancel(context.Background())

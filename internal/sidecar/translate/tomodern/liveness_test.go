@@ -15,8 +15,8 @@ func hangs(p *script) {
 	delete(p.answers, "ping")
 }
 
-// A process of clients that cannot be asked hangs. Once a call was in vain it gets no
-// other, and it ends with its last: one of them may be what it works on.
+// A process hangs, and its clients cannot be asked for input. After a call times out, the process
+// gets no other call, and it ends after its last call, because it may still be working on one of them.
 func TestHangingProcessIsReplaced(t *testing.T) {
 	play(t, nil, hangs, func(s *stage) {
 		first, second := s.post(mute, "tools/call", toolX), s.post(mute, "tools/call", toolX)

@@ -12,7 +12,7 @@ import (
 
 // parked is a call that waits for its client to come back with input.
 type parked struct {
-	call  *call  // nil if the process is to be called anew
+	call  *call  // nil if the adapter calls the process again
 	bound []byte // to the client and the request, see boundTo
 	state string // of the last round of input requests
 	open  bool   // the client has not come back from that round

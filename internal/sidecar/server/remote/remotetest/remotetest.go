@@ -315,7 +315,7 @@ func OK(contentType, body string, headers ...string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Type: " + contentType + "\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n" + strings.Join(headers, "") + "\r\n" + body
 }
 
-// UseStreams has the server say things of its own accord (R28, T-07, Q-02, T-11).
+// UseStreams makes the server send messages that are not answers (R28, T-07, Q-02, T-11).
 func UseStreams(t *testing.T, c *Client) {
 	t.Helper()
 	if got := c.Call(t, "progress", ""); got != "done" {

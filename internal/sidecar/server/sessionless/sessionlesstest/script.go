@@ -121,7 +121,7 @@ func Await(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(hang.Guard); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
