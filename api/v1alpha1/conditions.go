@@ -115,8 +115,8 @@ const (
 	ReasonIssuerUnavailable = "IssuerUnavailable"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs
-	// to somebody else. It is left untouched. Accepted is False, and Stalled is
-	// True.
+	// to another owner. The operator does not touch it. Accepted is False, and
+	// Stalled is True.
 	ReasonNameConflict = "NameConflict"
 )
 

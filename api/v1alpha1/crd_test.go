@@ -187,7 +187,7 @@ func missingBound(typ reflect.Type, schema *apiextensionsv1.JSONSchemaProps) str
 	case reflect.Struct, reflect.Bool:
 		return ""
 	default:
-		return "nobody said how a " + typ.String() + " is bounded"
+		return "the test has no rule for the bound of a " + typ.String()
 	}
 }
 

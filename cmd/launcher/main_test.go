@@ -34,7 +34,7 @@ func TestCommandLine(t *testing.T) {
 			stderr: []string{`launcher: start command "/no/such/program": no such file or directory`},
 		},
 		"run, no program":  {args: []string{"run", "--", "/etc/passwd"}, code: exitStart, stderr: []string{`launcher: start command "/etc/passwd": permission denied`}},
-		"drain, nobody":    {args: []string{"drain"}},
+		"drain, no host":   {args: []string{"drain"}},
 		"drain, arguments": {args: []string{"drain", "now"}, code: exitUsage, stderr: []string{"launcher: drain takes no arguments"}},
 	}
 	for name, test := range tests {

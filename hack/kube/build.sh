@@ -69,7 +69,7 @@ if [[ -x $bin/kube ]]; then
 fi
 
 # The compiler is a process group of its own: go alone would leave its linker
-# behind. All their files are in the work directory, so nobody need be polite.
+# behind. All their files are in the work directory, so the script can kill them without waiting.
 finish() {
   trap '' HUP INT TERM
   kill -TERM %1 2>/dev/null || true

@@ -251,8 +251,8 @@ func (a *Access) Check() error {
 	if a.Generation < 1 {
 		problems = append(problems, fmt.Errorf("generation is %d, want at least 1", a.Generation))
 	}
-	// Without a rule nobody may do anything, and without an issuer nobody could prove anything. Both are
-	// documents that got lost in part.
+	// Without a rule no caller may do anything, and without an issuer no caller can authenticate. Both mean
+	// that part of the document is lost.
 	if a.Mode == AccessRequired && (len(a.Rules) == 0 || len(a.Issuers) == 0 || len(a.Resources) == 0) {
 		problems = append(problems, errors.New("mode Required needs rules, issuers and resources"))
 	}

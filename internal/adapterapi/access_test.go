@@ -57,8 +57,8 @@ func sameAccess(t *testing.T, want, got Access) {
 	}
 }
 
-// Pods may be two minor versions older than the manager: what the file has, adapters of its version must
-// be able to read for ever.
+// Pods may be two minor versions older than the manager. Adapters of a version must always be able to
+// read the file of that version.
 func TestAccessIsStable(t *testing.T) {
 	key, err := ParseKey(strings.Repeat("5a", KeySize))
 	if err != nil {
@@ -197,10 +197,10 @@ func TestDecodeAccess(t *testing.T) {
 		"required without resource": {change(func(a *Access) { a.Resources = nil }), "mode Required needs rules, issuers and resources"},
 		"an issuer without a name":  {change(func(a *Access) { a.Issuers[1].Name = "" }), "issuers[1] needs name"},
 		"an issuer without iss":     {change(func(a *Access) { a.Issuers[1].Issuer = "" }), "issuers[1] needs name, issuer"},
-		"an issuer for nobody":      {change(func(a *Access) { a.Issuers[0].Audiences = nil }), "issuers[0] needs name, issuer, audiences"},
+		"an issuer, no audience":    {change(func(a *Access) { a.Issuers[0].Audiences = nil }), "issuers[0] needs name, issuer, audiences"},
 		"an issuer without an end":  {change(func(a *Access) { a.Issuers[0].MaxLifetimeSeconds = 0 }), "maxLifetimeSeconds"},
 		"an issuer without users":   {change(func(a *Access) { a.Issuers[0].Claims.User = "" }), "claims.user"},
-		"a rule for nobody":         {change(func(a *Access) { a.Rules[1].Subjects = nil }), "rules[1].subjects is empty"},
+		"a rule without subjects":   {change(func(a *Access) { a.Rules[1].Subjects = nil }), "rules[1].subjects is empty"},
 		"a subject without a kind":  {change(func(a *Access) { a.Rules[0].Subjects[1].Kind = "" }), "rules[0].subjects is empty, or has one"},
 		"a subject of no kind":      {change(func(a *Access) { a.Rules[0].Subjects[1].Kind = "Everybody" }), "rules[0].subjects is empty, or has one"},
 		"a subject without a name":  {change(func(a *Access) { a.Rules[0].Subjects[0].Name = "" }), "rules[0].subjects is empty, or has one"},
@@ -275,7 +275,7 @@ func FuzzOpenAccess(f *testing.F) {
 			return
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("nobody has signed this (-want +got):\n%s", diff)
+			t.Errorf("accepted a document that the key did not sign (-want +got):\n%s", diff)
 		}
 	})
 }

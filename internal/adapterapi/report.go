@@ -15,8 +15,8 @@ type Report struct {
 	Access *AccessState `json:"access,omitempty"`
 	// Peers is the list of pods in effect; nil of an adapter that takes none.
 	Peers *AccessState `json:"peers,omitempty"`
-	// Failures is how many servers in a row the adapter has started in vain to read their catalog,
-	// since a server last answered.
+	// Failures is how many servers in a row the adapter has started to read their catalog without
+	// getting an answer.
 	Failures int64 `json:"failures,omitempty"`
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Pods may be two minor versions older than the manager: what the file has, adapters of
-// its version must be able to read for ever.
+// Pods may be two minor versions older than the manager. Adapters of a version must always
+// be able to read the file of that version.
 func TestSettingsAreStable(t *testing.T) {
 	text, err := os.ReadFile("testdata/settings-v1.json")
 	if err != nil {

@@ -39,7 +39,7 @@ func TestDrainReturns(t *testing.T) {
 		host    func(t *testing.T, socket string)
 		wantErr error
 	}{
-		"nobody there": {func(*testing.T, string) {}, nil},
+		"no socket": {func(*testing.T, string) {}, nil},
 		"dead socket": {func(t *testing.T, socket string) {
 			host := listen(t, socket, HostOptions{})
 			host.listener.SetUnlinkOnClose(false)

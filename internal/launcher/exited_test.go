@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whoever asks before the end and whoever asks after it is told, once.
-func TestExitEventTellsEverybodyOnce(t *testing.T) {
+// Each listener gets the event once, whether it asks before or after the process ends.
+func TestExitEventReachesEachListenerOnce(t *testing.T) {
 	e := newExitEvent()
 	var told sync.WaitGroup
 	told.Add(2) // one more would panic

@@ -283,10 +283,10 @@ func TestPeerUser(t *testing.T) {
 		allowed []uint32
 		want    bool
 	}{
-		"anybody":  {nil, true},
+		"any user": {nil, true},
 		"us":       {[]uint32{12345, uid}, true},
-		"nobody":   {[]uint32{}, false},
-		"somebody": {[]uint32{uid + 1}, false},
+		"no user":  {[]uint32{}, false},
+		"another":  {[]uint32{uid + 1}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

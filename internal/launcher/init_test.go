@@ -202,7 +202,7 @@ func TestInitAsPID1EndsWithTERM(t *testing.T) {
 	}
 }
 
-// Orphans become children of PID 1, and would be zombies for ever.
+// Orphans become children of PID 1. If it did not reap them, they would stay zombies.
 func TestInitAsPID1CollectsOrphans(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("a PID namespace takes root")

@@ -143,7 +143,7 @@ func TestR03NothingOfATreeIsLeft(t *testing.T) {
 				for name, pid := range pids {
 					eventually(t, fmt.Sprintf("%s (%d) is dead", name, pid), func() bool { return !running(pid) })
 				}
-				// Nobody holds the pipe any more.
+				// No process holds the pipe any more.
 				if rest, err := io.ReadAll(process.Stdout); err != nil || len(rest) > 0 {
 					t.Errorf("standard output goes on with %q, %v", rest, err)
 				}
@@ -170,7 +170,7 @@ func TestR03ChildOfOneThatIsLongInDying(t *testing.T) {
 	}, "slow")
 }
 
-// A process that hides completely is out of reach, but delays nobody.
+// A process that hides completely is out of reach, but does not delay the exit.
 func TestR06ExitDoesNotWaitForEscapees(t *testing.T) {
 	t.Parallel()
 	eachSpawner(t, func(t *testing.T, from spawner) {
@@ -204,7 +204,7 @@ func TestR46StandardErrorNeverBlocks(t *testing.T) {
 			}
 		}, "flood", strconv.Itoa(size))
 	})
-	t.Run("nobody reads the container's log", func(t *testing.T) {
+	t.Run("the container's log is not read", func(t *testing.T) {
 		reader, writer, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)

@@ -285,7 +285,7 @@ func TestNobodyThere(t *testing.T) {
 	t.Run("no answer to the dialling", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, err := Probe(ctx, HTTP("http://192.0.2.1", nil), Options{}) // an address that is nobody's
+		_, err := Probe(ctx, HTTP("http://192.0.2.1", nil), Options{}) // an address for documentation, which no host has
 		wantClass(t, err, Unreachable)
 	})
 }

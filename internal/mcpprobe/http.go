@@ -70,7 +70,7 @@ func newRoundTripper(life context.Context, g *guard, target Target) (*roundTripp
 }
 
 // mortalConn is a connection that ends with the session. Without it, if a request ends
-// while the transport dials, the transport would keep the connection idle for ever.
+// while the transport dials, the transport would never close the idle connection.
 type mortalConn struct {
 	net.Conn
 	forget func() bool

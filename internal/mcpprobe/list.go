@@ -53,7 +53,7 @@ func (g *guard) readOpening(decoded *mcp.InitializeResult) (opening, error) {
 		o.server.ProtocolVersions = discovered.SupportedVersions
 	}
 	o.capabilities = result.Capabilities
-	// Nobody asks for these any more.
+	// These are not needed any more.
 	g.opening.result, g.discover.result = nil, nil
 	return o, nil
 }

@@ -50,7 +50,7 @@ func TestConnectionsEndWithTheSession(t *testing.T) {
 		select {
 		case <-closed:
 		case <-time.After(hang.Guard):
-			t.Fatalf("the server waits in vain for the end of %s", which)
+			t.Fatalf("the server does not see the end of %s", which)
 		}
 	}
 	_ = late.Close()

@@ -69,8 +69,8 @@ func TestSkipInitializeIsNotForSSE(t *testing.T) {
 	checkRealCatalogue(t, catalog, versionLegacy)
 }
 
-// Whoever serves more than the server speaks says so in a catalogue that is one like any
-// other, and the server's own stays as it was.
+// An adapter that serves more than the server speaks reports that in a valid catalog, and
+// the server's own catalog does not change.
 func TestServing(t *testing.T) {
 	own := standardOffer().catalog(t)
 	digest := own.Digest

@@ -91,7 +91,7 @@ func proxy(transport http.RoundTripper, addsToken bool) http.Handler {
 		},
 		ModifyResponse: func(response *http.Response) error {
 			if addsToken && response.StatusCode == http.StatusUnauthorized {
-				// The client would log in, in vain: its token would be replaced.
+				// A login of the client would have no effect, because the plugin replaces its token.
 				response.StatusCode, response.Status = http.StatusForbidden, ""
 				response.Header.Del("WWW-Authenticate")
 			}

@@ -15,7 +15,7 @@ import (
 // Another user of the machine does not get the rights of the token.
 func TestLoopbackOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can run a program as somebody else")
+		t.Skip("only root can run a program as another user")
 	}
 	for name, isPrivate := range map[string]bool{"with a token": true, "without": false} {
 		t.Run(name, func(t *testing.T) {

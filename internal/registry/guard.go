@@ -19,7 +19,7 @@ const (
 	maxRequests = 24
 	// maxRedirects bounds the redirects of one request.
 	maxRedirects = 5
-	// maxBodyBytes bounds every answer, whoever reads it.
+	// maxBodyBytes bounds every answer, whichever code reads it.
 	maxBodyBytes = 16 << 20
 )
 

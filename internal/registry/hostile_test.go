@@ -48,7 +48,7 @@ func status(code int) http.HandlerFunc {
 	}
 }
 
-// endless writes until nobody listens any more, and counts.
+// endless writes until the client stops reading, and counts the bytes.
 func endless(written *atomic.Int64) http.HandlerFunc {
 	chunk := []byte(strings.Repeat(" ", 64<<10))
 	return func(w http.ResponseWriter, _ *http.Request) {

@@ -61,8 +61,8 @@ func (k *keys) add(auth authn.AuthConfig) {
 	}
 }
 
-// candidates are what to try, in this order. As with the kubelet, whoever has
-// credentials does not come without.
+// candidates are the credentials to try, in this order. Like the kubelet, the manager makes
+// no anonymous request if it has credentials.
 func (k *keys) candidates() []authn.Authenticator {
 	if len(k.fit) == 0 {
 		return []authn.Authenticator{authn.Anonymous}
@@ -74,7 +74,7 @@ func (k *keys) candidates() []authn.Authenticator {
 	return candidates
 }
 
-// hint says what whoever was not let in may want to know of the pull Secrets.
+// hint tells the user, after a denied request, what the pull Secrets contain.
 func (k *keys) hint() string {
 	hint := "; no pull secret has credentials for " + k.host
 	if len(k.fit) > 0 {

@@ -19,7 +19,7 @@ type Image struct {
 	Home string `json:"home,omitempty"`
 }
 
-// Kind says what an error means to whoever asked.
+// Kind says what an error means to the caller.
 type Kind string
 
 // The kinds of errors.

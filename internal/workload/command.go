@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/registry"
 )
 
-// CommandUnknownError says that nobody names the program of a stdio server. Its text
-// tells the user what to do.
+// CommandUnknownError says that neither the spec nor the image names the program of a
+// stdio server. Its text tells the user what to do.
 type CommandUnknownError struct {
 	Image string
 	// Resolved is true when the image was read and names no program, false when it
@@ -42,9 +42,9 @@ func isStdio(server *mcpv1alpha1.MCPServer) bool {
 	return server.Spec.Transport.Type == mcpv1alpha1.TransportStdio
 }
 
-// Command is the program, with its arguments, that runs as the server: by the rules
-// that Kubernetes has for every container. It is nil if nobody names one, or only an
-// image that could not be read.
+// Command is the program, with its arguments, that runs as the server, by the rules that
+// Kubernetes has for every container. It is nil if neither the spec nor the image names
+// one, or if the image could not be read.
 func Command(server *mcpv1alpha1.MCPServer, image *registry.Image) []string {
 	return command(server, image, func(word string) string { return word })
 }

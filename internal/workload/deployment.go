@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// keepsReplicaSets is how many old ReplicaSets are kept. Nobody rolls back to them
-	// but people who look: the MCPServer says what runs.
+	// keepsReplicaSets is how many old ReplicaSets are kept, for people who look at them.
+	// A rollback to one has no effect, because the MCPServer says what runs.
 	keepsReplicaSets = 2
 
 	// progressDeadlineSeconds is what Kubernetes would choose. It is said here, so that

@@ -270,8 +270,8 @@ func TestDeterminism(t *testing.T) {
 	}
 }
 
-// Builders change nothing that they are given, and what they return shares nothing
-// with it: whoever applies it writes the API server's answer into it.
+// Builders do not change their input, and what they return shares no memory with it:
+// the caller that applies it writes the API server's answer into it.
 func TestPurity(t *testing.T) {
 	for _, name := range cases(t) {
 		in, want := readInput(t, name), readInput(t, name)

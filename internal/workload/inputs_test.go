@@ -48,9 +48,9 @@ func readStored(t *testing.T, name string) Input {
 	return in
 }
 
-// A ControllerRevision of the first format, as an API server returned it: with its members
-// in an order of their own. It matches the spec that it was rendered from for ever. Nothing
-// writes this file.
+// A ControllerRevision of the first format, as an API server returned it, with its members
+// in the API server's order. It must always match the spec that it was rendered from. No
+// test writes this file.
 func TestRevisionOfFormat1(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "revision-format-1.json"))
 	if err != nil {

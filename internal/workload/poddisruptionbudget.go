@@ -10,7 +10,7 @@ import (
 
 // PodDisruptionBudget keeps the drain of nodes from taking more than one pod at a time.
 // It is nil for a single pod, where it would only keep a node from being drained. Pods
-// that are not ready may always go: they serve nobody.
+// that are not ready may always go, because they serve no client.
 func PodDisruptionBudget(server *mcpv1alpha1.MCPServer) *policyv1ac.PodDisruptionBudgetApplyConfiguration {
 	if Replicas(server) <= 1 {
 		return nil

@@ -99,8 +99,8 @@ func partsOf(server *mcpv1alpha1.MCPServer) (*parts, error) {
 }
 
 // PodTemplate renders the server's pods: the adapter as a native sidecar, and the
-// user's container behind it. The error is a CommandUnknownError if nobody names the
-// program of a stdio server.
+// user's container behind it. The error is a CommandUnknownError if neither the spec nor
+// the image names the program of a stdio server.
 //
 // podTemplate in the spec is merged as follows. Labels and annotations are added, and
 // ours win. securityContext is merged field by field over our default, and the user's
@@ -216,8 +216,8 @@ func tokenSources() *corev1ac.ProjectedVolumeSourceApplyConfiguration {
 	)
 }
 
-// needsHome says whether HOME is ours to set. A user who sets it by envFrom does so in
-// vain, because Kubernetes prefers env: nobody knows before the pod starts.
+// needsHome reports whether the operator sets HOME. If a user sets HOME by envFrom, it has no
+// effect, because Kubernetes prefers env. The operator cannot know of it before the pod starts.
 func needsHome(in Input) bool {
 	for i := range in.Server.Spec.Env {
 		if in.Server.Spec.Env[i].Name == "HOME" {

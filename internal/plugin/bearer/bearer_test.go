@@ -54,7 +54,7 @@ type source struct {
 
 func (s *source) Token(context.Context) (string, error) { return s.token, s.err }
 func (s *source) Refused(token string)                  { s.refused = append(s.refused, token) }
-func (*source) String() string                          { return "somebody" }
+func (*source) String() string                          { return "alice" }
 
 // The server sees the token of the source and no other, and what the client sent stays as it is.
 func TestTransport(t *testing.T) {
@@ -104,7 +104,7 @@ func TestTransportWithoutToken(t *testing.T) {
 	if response != nil {
 		_ = response.Body.Close()
 	}
-	if !errors.Is(err, cause) || err.Error() != "get the token of somebody: no API server" {
+	if !errors.Is(err, cause) || err.Error() != "get the token of alice: no API server" {
 		t.Errorf("error %v", err)
 	}
 	if !body.isClosed {

@@ -50,7 +50,7 @@ func (g *Given) Token(context.Context) (string, error) { return g.token, nil }
 // Refused implements Source. There is no other token.
 func (*Given) Refused(string) {}
 
-// claims are what a token says of itself. Nobody has verified them: they are good for advice only.
+// claims are what a token says about itself. They are unverified, and good for advice only.
 type claims struct {
 	Issuer   string          `json:"iss"`
 	Subject  string          `json:"sub"`

@@ -9,7 +9,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// jwt is a token with claims, which nobody has signed.
+// jwt is a token with claims and without a valid signature.
 func jwt(claims string) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return encode([]byte(`{"alg":"RS256"}`)) + "." + encode([]byte(claims)) + "." + encode([]byte("signature"))
@@ -68,11 +68,11 @@ func TestProblem(t *testing.T) {
 		"three parts of something": {"a.b.c", kubernetes, "It is no JWT that could be read."},
 		"expired":                  {jwt(`{"exp":1999999999}`), kubernetes, "It has expired at 2033-05-18T03:33:19Z."},
 		"expired, for the server":  {jwt(`{"exp":1999999999}`), &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}, "It has expired at 2033-05-18T03:33:19Z."},
-		"of nobody, for a server":  {jwt(`{` + later + `}`), &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}, ""},
+		"no issuer, for a server":  {jwt(`{` + later + `}`), &mcpv1alpha1.Auth{Mode: mcpv1alpha1.AuthModeServer}, ""},
 		"of another issuer":        {jwt(`{"iss":"https://evil.example",` + later + `}`), issuers, `Its issuer is "https://evil.example", which spec.auth.issuers does not have.`},
 		"for another audience":     {jwt(`{` + corp + `,"aud":["a","b"],` + later + `}`), issuers, `Its audience is ["a" "b"], and the server wants one of ["mcp-tickets"].`},
 		"of the cluster, for it":   {jwt(`{"iss":"https://kubernetes","aud":"https://kubernetes",` + later + `}`), both, `Its audience is ["https://kubernetes"], and the server wants one of ["` + address + `"].`},
-		"for nobody":               {jwt(`{` + corp + `,` + later + `}`), both, `Its audience is [], and the server wants one of ["` + address + `"].`},
+		"for no audience":          {jwt(`{` + corp + `,` + later + `}`), both, `Its audience is [], and the server wants one of ["` + address + `"].`},
 		"for the server":           {jwt(`{` + corp + `,"aud":"mcp-tickets",` + later + `}`), issuers, ""},
 		"for too long":             {jwt(`{"iss":"https://kubernetes","aud":["` + address + `"],"iat":2000000000,"exp":2000007200}`), kubernetes, "It is valid for 2h0m0s, and the server accepts tokens of at most 1h0m0s (maxLifetime of spec.auth.kubernetes)."},
 		"for long enough":          {jwt(`{` + corp + `,"aud":"mcp-tickets","iat":2000000000,"exp":2000007200}`), issuers, ""},

@@ -103,7 +103,7 @@ func TestNamespace(t *testing.T) {
 	}
 }
 
-// hostile are inputs that can be imported, although somebody made them to do harm.
+// hostile are inputs that an attacker made to do harm, but that can be imported.
 var hostile = map[string]string{
 	"names that are the same": `{"mcpServers": {"a b": {"command": "npx", "args": ["x"]}, "a_b": {"command": "npx", "args": ["x"]}, "A-B": {"command": "npx", "args": ["x"]}}}`,
 	"names of nothing":        `{"mcpServers": {"": {"command": "npx"}, "///": {"command": "npx"}, "日本": {"command": "uvx"}, "-": {"command": "uvx"}}}`,

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// silent are values that say what holds anyway, or that only an API server writes: without them, the result
-// is the same, and nobody misses them. A path ends with one of these.
+// silent are values that equal the default, or that only an API server writes. The result is the same without
+// them. A path ends with one of these.
 var silent = []string{
 	".type",          // stdio, of a client's server, and of an input
 	".transport",     // stdio
@@ -45,7 +45,7 @@ func TestEveryValueCounts(t *testing.T) {
 					leaves++
 					without := File{Name: file.Name, Content: encodeWithout(t, documents, leaf)}
 					if outcome(t, without) == whole && !isSilent(leaf) && !isNamed(result.Dropped, leaf) {
-						t.Errorf("document %d: %s can be taken away, and nobody notices", number, leaf.path())
+						t.Errorf("document %d: %s can be removed without a change of the result", number, leaf.path())
 					}
 				}
 			}

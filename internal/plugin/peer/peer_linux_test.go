@@ -73,7 +73,7 @@ func TestIsOwn(t *testing.T) {
 // The kernel takes the user of a socket from the thread that opens it.
 func TestIsOwnOfAnotherUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can open a socket as somebody else")
+		t.Skip("only root can open a socket as another user")
 	}
 	local, remote := accepted(t, func(port int) {
 		done := make(chan int)
