@@ -147,7 +147,7 @@ func (c *cell) besideForgers(ctx context.Context, forgers int) (values, error) {
 	return found, nil
 }
 
-// flood is clients that present forged tokens, each one that nobody has seen before.
+// flood is clients that present forged tokens, each of them new to the adapter.
 type flood struct {
 	over    atomic.Bool
 	refused atomic.Int64
@@ -180,7 +180,7 @@ func (f *flood) begin(address, good string, forgers int) error {
 }
 
 // forge presents tokens until it is over. They have a good header and claims, so that it takes a
-// verification to refuse them: signatures of 64 bytes that nobody made.
+// verification to refuse them. Their signatures are 64 bytes that no key made.
 func (f *flood) forge(client *load.Remote, good string, number int) error {
 	signed := good[:strings.LastIndexByte(good, '.')+1]
 	for n := 0; !f.over.Load(); n++ {

@@ -156,7 +156,7 @@ func (c *cell) echo(sessions []load.Session, drive func(call echoCall, mark func
 
 var errSilence = errors.New("no call is answered at all")
 
-func unexpected(message []byte) error { return fmt.Errorf("nobody asked for %.300q", message) }
+func unexpected(message []byte) error { return fmt.Errorf("unexpected message %.300q", message) }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/slipway-mcp/slipway/bench/load"
 )
 
-// contrast is p99 of the same sessions with something else going on and without it.
-// Whoever measures goes back and forth, so that what the machine does meanwhile is in
-// both, and what is without twice shows how far two of the same are apart.
+// contrast is p99 of the same sessions with a disturbance and without it. A measurement
+// alternates between the two, so that noise of the machine is in both. Two rounds without
+// the disturbance show how far equal measurements differ.
 type contrast struct {
 	cell     *cell
 	sessions []load.Session

@@ -41,7 +41,7 @@ type running struct {
 type process struct {
 	*exec.Cmd
 	ended chan struct{}
-	lines chan string // of its output, until nobody takes them
+	lines chan string // of its output, until the benchmark stops reading them
 }
 
 func (t *tools) startProcess(name string, args ...string) (*process, error) {
@@ -81,7 +81,7 @@ func (p *process) drain(output io.ReadCloser) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		select {
 		case p.lines <- lines.Text():
-		default: // nobody wants to know any more
+		default: // the benchmark reads no more lines
 		}
 	}
 }
@@ -141,7 +141,7 @@ func (t *tools) startAt(ctx context.Context, port int, name string, args ...stri
 	return nil, fmt.Errorf("start %s: it does not listen", name)
 }
 
-// freePort is a port that nobody has now. Whoever cannot be told to pick one gets it.
+// freePort returns a port that is free now, for programs that cannot pick one themselves.
 func freePort(ctx context.Context) (int, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -73,7 +73,7 @@ func (s system) isNode() bool { return s.Kind == report.Peer }
 type tools struct {
 	dir     string       // of our own programs
 	modules string       // node_modules of the peers
-	demoted bool         // systems run as nobody, because we are root
+	demoted bool         // systems run as the user nobody, because the benchmark runs as root
 	cpus    *unix.CPUSet // that systems are pinned to; nil for all
 }
 

@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// nobody is who systems run as when we are root. Root has no limit of pages for pipes,
-// and no adapter in a pod is root.
+// nobody is the user of measured systems when the benchmark runs as root. Root has no limit
+// of pages for pipes, and no adapter in a pod is root.
 const nobody = 65534
 
-// openToNobody lets nobody run the programs, if we are root. What stands in root's cache
-// nobody can read, so the peers are copied.
+// openToNobody lets the user nobody run the programs, if the benchmark runs as root. That
+// user cannot read root's cache, so it copies the peers.
 func (t *tools) openToNobody() error {
 	if err := os.MkdirAll(t.home(), 0o755); err != nil {
 		return fmt.Errorf("make directory for systems: %w", err)
@@ -67,7 +67,7 @@ func (t *tools) uid() int {
 	return os.Getuid()
 }
 
-// demote has a system run as nobody, if we are root.
+// demote makes a system run as the user nobody, if the benchmark runs as root.
 func (t *tools) demote(command *exec.Cmd) {
 	if !t.demoted {
 		return

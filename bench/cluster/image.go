@@ -17,8 +17,8 @@ import (
 // program is the server that is run: one that costs next to nothing itself.
 const program = "echo"
 
-// loadServer builds the server's image, puts it on the cluster's nodes and returns its
-// name. The name says what is in it, so nobody runs what an earlier run left there.
+// loadServer builds the server's image, loads it onto the cluster's nodes and returns its
+// name. The name depends on the content, so no pod runs an image that an earlier run left there.
 func loadServer(ctx context.Context) (ref string, err error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-cluster-")
 	if err != nil {

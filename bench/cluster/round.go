@@ -35,7 +35,7 @@ const (
 	lookEvery  = 200 * time.Millisecond
 )
 
-// note says that a server has reached a milestone, or why nobody will know.
+// note says that a server has reached a milestone, or why the watch failed.
 type note struct {
 	server  string
 	reached milestone
@@ -89,7 +89,7 @@ func follow(ctx context.Context, c client.WithWatch, namespace, image string, se
 	tell := func(n note) {
 		select {
 		case notes <- n:
-		case <-ctx.Done(): // nobody listens any more
+		case <-ctx.Done(): // the round has ended
 		}
 	}
 	for _, list := range []client.ObjectList{&mcpv1alpha1.MCPServerList{}, &appsv1.DeploymentList{}, &appsv1.ReplicaSetList{}, &corev1.PodList{}} {

@@ -22,9 +22,9 @@ const tick = 10 * time.Millisecond
 // Process is a line of /proc/PID/stat.
 type Process struct {
 	PID, Parent int
-	Zombie      bool // it has ended, and its parent has not asked how
+	Zombie      bool // it has ended, and its parent has not reaped it
 	Threads     int
-	Started     uint64        // ticks after the boot; with the PID it names a process for ever
+	Started     uint64        // ticks after the boot; with the PID it identifies a process uniquely
 	Reaped      time.Duration // CPU of children that have ended and were waited for
 }
 
@@ -83,7 +83,7 @@ func CPU(pid int) (time.Duration, error) {
 type Memory struct {
 	Resident int64 // RSS
 	Share    int64 // PSS: pages that n processes have count as 1/n
-	Private  int64 // USS: pages that nobody else has
+	Private  int64 // USS: pages that no other process maps
 }
 
 // ReadMemory reads /proc/PID/smaps_rollup.

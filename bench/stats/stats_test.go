@@ -47,7 +47,7 @@ func TestPairedIsPaired(t *testing.T) {
 	for round, disturbance := range []float64{1, 1.4, 0.7, 1.1, 2, 1, 0.9} {
 		values[round], base[round] = 90*disturbance, 100*disturbance
 	}
-	base[100] = 1 // nobody else was there
+	base[100] = 1 // the other set has no such round
 	got := Paired(values, base, 1)
 	if got.N != 7 || math.Abs(got.Median-0.9) > 1e-9 || math.Abs(got.Low-0.9) > 1e-9 || math.Abs(got.High-0.9) > 1e-9 {
 		t.Errorf("the ratio is %+v, want exactly 0.9", got)

@@ -167,7 +167,7 @@ func TestAccessIsWrittenOnce(t *testing.T) {
 }
 
 // The manager ignores a document of another writer, whatever its generation.
-func TestAccessOfSomebodyElse(t *testing.T) {
+func TestAccessOfAnotherWriter(t *testing.T) {
 	for name, text := range map[string]func(*testing.T, adapterapi.Access) string{
 		"missing": func(*testing.T, adapterapi.Access) string { return "" },
 		"another key's": func(t *testing.T, access adapterapi.Access) string {

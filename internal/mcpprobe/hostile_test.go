@@ -269,7 +269,7 @@ func TestX09RedirectsAndOtherHosts(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNothingListens(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

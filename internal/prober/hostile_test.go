@@ -218,12 +218,12 @@ func watchHostileServers(t *testing.T, times int, observe func()) {
 		}
 	}
 	stop()
-	checkNobodyAsks(t)
+	checkNoRequestLeft(t)
 }
 
-// checkNobodyAsks waits until no goroutine is left that asks an instance. Those of the
-// test's own servers stay until the test ends.
-func checkNobodyAsks(t *testing.T) {
+// checkNoRequestLeft waits until no goroutine sends a request to an instance. The goroutines
+// of the test's own servers stay until the test ends.
+func checkNoRequestLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 16<<20)
 	for deadline := time.Now().Add(hang.Guard); ; time.Sleep(10 * time.Millisecond) {

@@ -55,9 +55,9 @@ type instance struct {
 	listedAt time.Time // when it was last sent a list of pods
 	pushed   bool      // since its adapter was last asked
 
-	etag string
-	vain int // times in a row that a whole answer said nothing new
-	flap flap
+	etag      string
+	unchanged int // times in a row that a whole answer said nothing new
+	flap      flap
 
 	at      time.Time // when it is asked next
 	index   int       // in the queue, or -1
@@ -135,7 +135,7 @@ func (i *instance) askAt(now time.Time) time.Time {
 
 // calmInterval is the time between two requests to an instance that works. Answers without news make it longer.
 func (i *instance) calmInterval() time.Duration {
-	return i.renewing(max(i.Interval, min(i.Interval<<min(i.vain, 10), lastRetry)))
+	return i.renewing(max(i.Interval, min(i.Interval<<min(i.unchanged, 10), lastRetry)))
 }
 
 // renewing shortens the time between two questions to an adapter with a list, so that the list counts on.
@@ -226,9 +226,9 @@ func (i *instance) answered(answer reply, now time.Time) {
 		}
 		switch {
 		case before.Report != i.result.Report || before.Catalog != i.result.Catalog || differ(before, i.result):
-			i.vain = 0
+			i.unchanged = 0
 		case !i.pushed: // that alone makes another answer
-			i.vain++
+			i.unchanged++
 		}
 	case i.result.Report != nil:
 		i.reported(*i.result.Report, now)

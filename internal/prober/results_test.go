@@ -373,7 +373,7 @@ func TestMetrics(t *testing.T) {
 }
 
 // The prober asks an adapter less often that sends its whole report every time.
-func TestAnswersInVain(t *testing.T) {
+func TestAnswersWithoutNews(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onFetch(func(context.Context, Instance, string) (reply, error) {
 			r := good("1", 0)

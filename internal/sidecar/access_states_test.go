@@ -94,7 +94,7 @@ func everythingForAll(a *adapterapi.Access) {
 }
 
 // Without verified callers, answers and requests pass byte for byte.
-func TestStatesOfNobodyAreNotChanged(t *testing.T) {
+func TestStatesWithoutVerifiedCallersAreNotChanged(t *testing.T) {
 	t.Parallel()
 	body := "data: " + answerOf("7", asksForInput) + "\r\n\r\n: a comment\n\nevent: other\ndata: 1\n\n"
 	server := &scripted{odd: map[string]func(http.ResponseWriter, *http.Request, string){

@@ -246,7 +246,7 @@ func TestOddSessionHeaders(t *testing.T) {
 
 // A token that does not say whose it is, and that the server has not accepted in the session, cannot
 // end it. Its client gets a new session.
-func TestInitializeAgainWithATokenOfNobody(t *testing.T) {
+func TestInitializeAgainWithAnOpaqueToken(t *testing.T) {
 	t.Parallel()
 	for _, backend := range []string{"an HTTP server", "an HTTP server, translated"} {
 		t.Run(backend, func(t *testing.T) {

@@ -54,7 +54,7 @@ func TestSlowModernServer(t *testing.T) {
 
 // A process of both eras that could not initialize once, for a reason of its own, has
 // sessions all the same.
-func TestOneRefusalOfAProcessIsNotForEver(t *testing.T) {
+func TestProcessThatRefusesOnceGetsSessions(t *testing.T) {
 	t.Parallel()
 	first := t.TempDir() + "/first"
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +

@@ -76,7 +76,7 @@ func TestServerIsNotAskedWithEveryRequest(t *testing.T) {
 }
 
 // A server of both eras that could not initialize once has sessions all the same.
-func TestOneRefusalIsNotForEver(t *testing.T) {
+func TestServerThatRefusesOnceGetsSessions(t *testing.T) {
 	t.Parallel()
 	var asked, native atomic.Int64
 	server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {

@@ -49,12 +49,12 @@ func newSimClient(c *simCluster, number int, seed uint64) *simClient {
 		c: c, number: number, random: rand.New(rand.NewPCG(seed, uint64(number)+10)), answers: map[int]int{},
 		host: c.net.attach(fmt.Sprint("client ", number), netip.AddrFrom4([4]byte{10, 1, 0, byte(number + 1)})),
 	}
-	k.connectAnew()
+	k.reconnect()
 	return k
 }
 
-// connectAnew leaves all connections, as a program that starts again.
-func (k *simClient) connectAnew() {
+// reconnect drops all connections, like a program that restarts.
+func (k *simClient) reconnect() {
 	if k.http != nil {
 		k.http.CloseIdleConnections()
 	}
@@ -301,7 +301,7 @@ func (k *simClient) mustWork(ctx context.Context) {
 	if k.session != "" && !k.c.ledger.isRunning(k.process) {
 		within = simKnowsWithin
 	}
-	k.connectAnew()
+	k.reconnect()
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var err error

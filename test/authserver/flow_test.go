@@ -25,7 +25,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/authserver"
 )
 
-const callback = "http://127.0.0.1:1/callback" // nobody listens there
+const callback = "http://127.0.0.1:1/callback" // nothing listens there
 
 // The whole way of the official client: 401, metadata, login, call, refresh, step-up.
 func TestOfficialClient(t *testing.T) {

@@ -36,7 +36,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	client, err := s.client(r.Context(), query.Get("client_id"))
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest) // a client that nobody knows gets no redirect
+		http.Error(w, err.Error(), http.StatusBadRequest) // an unknown client gets no redirect
 		return
 	}
 	target, err := url.Parse(query.Get("redirect_uri"))

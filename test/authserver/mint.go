@@ -192,7 +192,7 @@ func (s *Server) Hostile(claims map[string]any) map[string]string {
 		"HS256 of the public key":        {HMACOfPublicKey()},
 		"HS256 of the published key":     {HMAC(must(signing.public().MarshalJSON()))},
 		"HS256 of an empty file as kid":  {HMAC(nil), Header("kid", "../../../../../../dev/null")},
-		"signature of somebody else":     {ByAttacker()},
+		"signature of an attacker":       {ByAttacker()},
 		"jku":                            {ByAttacker(), Header("jku", s.Issuer+attackersKeys)},
 		"x5u":                            {ByAttacker(), Header("x5u", s.Issuer+attackersKeys)},
 		"jwk":                            {ByAttacker(), Header("jwk", s.attacker(signing).public())},
@@ -225,7 +225,7 @@ func (s *Server) Hostile(claims map[string]any) map[string]string {
 	for name, forges := range forged {
 		tokens[name] = s.Mint(claims, forges...)
 	}
-	if _, is := signing.signer.(ed25519.PrivateKey); !is { // with which nobody encrypts
+	if _, is := signing.signer.(ed25519.PrivateKey); !is { // an Ed25519 key cannot encrypt
 		tokens["JWE"] = s.Mint(claims, Encrypted())
 	}
 	return tokens

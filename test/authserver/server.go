@@ -30,7 +30,7 @@ type Options struct {
 	Clients []Client
 	// Scopes are those that there are. By default any scope is.
 	Scopes []string
-	// Audience is that of tokens for which nobody named a resource.
+	// Audience is that of tokens whose request names no resource.
 	Audience string
 	// Lifetime is that of tokens, if not ten minutes.
 	Lifetime time.Duration
@@ -40,7 +40,7 @@ type Options struct {
 	Metadata func(map[string]any)
 }
 
-// User is somebody who logs in.
+// User is a person who logs in.
 type User struct {
 	Subject string
 	Groups  []string
@@ -81,7 +81,7 @@ func Start(t testing.TB, options Options) *Server {
 	return s
 }
 
-// New is a server for somebody else to serve, at the URL of the issuer. It does not know the CA.
+// New returns a server for the caller to serve at the URL of the issuer. It does not know the CA.
 func New(issuer string, options Options) *Server {
 	options.Lifetime = cmp.Or(options.Lifetime, 10*time.Minute)
 	if options.Algorithms == nil {

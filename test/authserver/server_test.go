@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	callback = "http://127.0.0.1:1/callback" // nobody listens there
+	callback = "http://127.0.0.1:1/callback" // nothing listens there
 	verifier = "a-verifier-that-is-long-enough-for-rfc-7636"
 )
 
@@ -90,7 +90,7 @@ func TestAuthorize(t *testing.T) {
 		"plain PKCE":              {with(authorization(), "code_challenge_method", "plain"), "invalid_request"},
 		"no method of PKCE":       {with(authorization(), "code_challenge_method", ""), "invalid_request"},
 		"unknown scope":           {with(authorization(), "scope", "read admin"), "invalid_scope"},
-		"scope that nobody gives": {with(authorization(), "scope", "write"), "access_denied"},
+		"scope that is not given": {with(authorization(), "scope", "write"), "access_denied"},
 		"resource with fragment":  {with(authorization(), "resource", resource+"#a"), "invalid_target"},
 		"relative resource":       {with(authorization(), "resource", "/mcp"), "invalid_target"},
 		"other grant type":        {with(authorization(), "client_id", "bot"), "unauthorized_client"},
@@ -209,7 +209,7 @@ func TestToken(t *testing.T) {
 		"code":                       {func(t *testing.T) url.Values { return login(t) }, ""},
 		"code, no resource again":    {func(t *testing.T) url.Values { return with(login(t), "resource", "") }, ""},
 		"code twice":                 {func(t *testing.T) url.Values { return used(t, login(t)) }, "invalid_grant"},
-		"code of nobody":             {func(t *testing.T) url.Values { return with(login(t), "code", "x") }, "invalid_grant"},
+		"unknown code":               {func(t *testing.T) url.Values { return with(login(t), "code", "x") }, "invalid_grant"},
 		"code of another client":     {func(t *testing.T) url.Values { return with(login(t), "client_id", "other") }, "invalid_grant"},
 		"code with another redirect": {func(t *testing.T) url.Values { return with(login(t), "redirect_uri", callback+"2") }, "invalid_grant"},
 		"code with another verifier": {func(t *testing.T) url.Values { return with(login(t), "code_verifier", verifier+"2") }, "invalid_grant"},

@@ -9,7 +9,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/cluster/internal/kubeapi"
 )
 
-// existing is a cluster that somebody else takes care of.
+// existing is a cluster that others operate.
 type existing struct {
 	// kubeconfig may be a list of files, as kubectl allows, or empty.
 	kubeconfig string
@@ -45,7 +45,7 @@ func (e *existing) Load(context.Context, ...string) error {
 
 func (e *existing) Trust(_ context.Context, registry string) error {
 	return fmt.Errorf("trust %s: the nodes of an existing cluster are not ours: "+
-		"whoever runs them has to let their container runtime pull from it without TLS", registry)
+		"their operators have to let their container runtime pull from it without TLS", registry)
 }
 
 func (e *existing) Mirror(_ context.Context, registry, _ string) error {
@@ -55,7 +55,7 @@ func (e *existing) Mirror(_ context.Context, registry, _ string) error {
 
 func (e *existing) Kill(_ context.Context, container string) error {
 	return fmt.Errorf("kill %s: the nodes of an existing cluster are not ours: "+
-		"whoever runs them has to kill a container's process there", container)
+		"their operators have to kill a container's process there", container)
 }
 
 func (e *existing) Cut(_ context.Context, container, address string, _ bool) error {
@@ -67,7 +67,7 @@ func (e *existing) Pin(_ context.Context, node, _ string) error {
 }
 
 func (e *existing) Freeze(context.Context, bool) error {
-	return errors.New("freeze the API server: that of an existing cluster is not ours: whoever runs it has to stop it")
+	return errors.New("freeze the API server: that of an existing cluster is not ours: its operators have to stop it")
 }
 
 func (e *existing) SetNode(_ context.Context, node string, _ bool) error {

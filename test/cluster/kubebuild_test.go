@@ -121,7 +121,7 @@ func (b kubeBuild) eventually(what string, condition func() bool) {
 	b.Helper()
 	for deadline := time.Now().Add(hang.Guard); !condition(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			b.Fatalf("waited in vain: %s", what)
+			b.Fatalf("timed out waiting: %s", what)
 		}
 	}
 }
@@ -172,7 +172,7 @@ func TestInterruptedKubeBuildEndsTheCompiler(t *testing.T) {
 	for _, interrupt := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		t.Run(interrupt.String(), func(t *testing.T) {
 			if signal.Ignored(interrupt) {
-				t.Skip("ignored here, as below nohup, and thus by all that is started from here")
+				t.Skip("ignored here, as below nohup, and so by every process that this one starts")
 			}
 			b := newKubeBuild(t)
 			build, compiler := b.start()
@@ -194,7 +194,7 @@ func TestInterruptedKubeBuildEndsTheCompiler(t *testing.T) {
 	}
 }
 
-// zombie tells whether a process is dead and nobody has reaped it.
+// zombie reports whether a process is dead and its parent has not reaped it.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(stat), ") Z ")

@@ -87,8 +87,8 @@ func compare(t *testing.T, before, after observation) {
 	}
 }
 
-// difference disregards kernel parameters that came with a module which the
-// cluster has loaded: nobody knows what they were before.
+// difference ignores kernel parameters that came with a module that the cluster
+// loaded, because they had no value before.
 func (o observation) difference(after observation) string {
 	after.Sysctls = maps.Clone(after.Sysctls)
 	maps.DeleteFunc(after.Sysctls, func(name, _ string) bool {

@@ -41,7 +41,7 @@ const usage = `Usage: go run ./test/cluster COMMAND
   heal CONTAINER-ID ADDRESS
                      let them pass again
   pin NODE ADDRESS   have the next pod of a node get an address, if the address is free
-  freeze             stop the API server where it is, so that it answers nobody
+  freeze             stop the API server where it is, so that it answers no request
   thaw               let it go on
   stop-node NODE     kill a node, as a loss of power would (kind)
   start-node NODE    start it again
@@ -236,8 +236,8 @@ func printImages(out io.Writer, archives []string) {
 	}
 }
 
-// printKubeconfig prints the path for a shell to use. Without a cluster there is
-// nothing that a program could do with it but to talk to nobody.
+// printKubeconfig prints the path for a shell to use. Without a cluster the path is
+// of no use to a program.
 func printKubeconfig(name, path string, out io.Writer) error {
 	if name != providerExisting { // which has a list of files, or kubectl's default
 		if _, err := os.Stat(path); err != nil {

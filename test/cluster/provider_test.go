@@ -370,16 +370,16 @@ func TestExisting(t *testing.T) {
 	if err := cluster.Load(t.Context(), "a.tar"); err == nil || !strings.Contains(err.Error(), "push them to a registry") {
 		t.Errorf("load: %v", err)
 	}
-	if err := cluster.Trust(t.Context(), "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
+	if err := cluster.Trust(t.Context(), "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "their operators") {
 		t.Errorf("trust: %v", err)
 	}
 	if err := cluster.Mirror(t.Context(), "docker.io", "registry.test:5000"); err == nil || !strings.Contains(err.Error(), "their operators") {
 		t.Errorf("mirror: %v", err)
 	}
-	if err := cluster.Kill(t.Context(), "containerd://1"); err == nil || !strings.Contains(err.Error(), "whoever runs them") {
+	if err := cluster.Kill(t.Context(), "containerd://1"); err == nil || !strings.Contains(err.Error(), "their operators") {
 		t.Errorf("kill: %v", err)
 	}
-	if err := cluster.Freeze(t.Context(), true); err == nil || !strings.Contains(err.Error(), "whoever runs it") {
+	if err := cluster.Freeze(t.Context(), true); err == nil || !strings.Contains(err.Error(), "its operators") {
 		t.Errorf("freeze: %v", err)
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))

@@ -31,7 +31,7 @@ func TestRequiredWithAuth(t *testing.T) {
 	}
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusUnauthorized {
-		t.Fatalf("the adapter answers %s to nobody: the suite would pass without the proxy", response.Status)
+		t.Fatalf("the adapter answers %s without a token: the suite would pass without the proxy", response.Status)
 	}
 	for _, revision := range []string{legacy, modern} {
 		t.Run(revision, func(t *testing.T) {

@@ -121,7 +121,7 @@ func statuses(t *testing.T, results string) map[string]string {
 	return found
 }
 
-// freePort is one that nobody uses: the suite takes no 0.
+// freePort returns a port that is free now. The suite does not accept port 0.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

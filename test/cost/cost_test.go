@@ -12,9 +12,8 @@ import (
 	"github.com/slipway-mcp/slipway/bench/load"
 )
 
-// The limits, in one place: what was measured when they were last set, and a little more.
-// Whoever makes the adapter cheaper sets them lower. Whoever has to set them higher says
-// why.
+// The limits: what was measured when they were last set, and a little more. A change that
+// makes the adapter cheaper lowers them. A change that raises them says why.
 const (
 	// Of a small call, beyond what net/http needs to answer a request with its own body.
 	callObjects = 6.8  // 6.0: one more for each call is too many
@@ -73,7 +72,7 @@ func (c *caller) call(call load.Call, each func([]byte) error) {
 	}
 }
 
-func unexpected(message []byte) error { return fmt.Errorf("nobody asked for %.200q", message) }
+func unexpected(message []byte) error { return fmt.Errorf("unexpected message %.200q", message) }
 
 // atMost says what is too much, and by how much.
 func atMost(t *testing.T, what string, got, limit float64) {

@@ -129,7 +129,7 @@ func run(t *testing.T, program string, args []string) (line string, pid int) {
 	return "", 0
 }
 
-// HTTPClient trusts the provider, and nobody else. It has no cookies and follows no redirects.
+// HTTPClient trusts only the provider's CA. It has no cookies and follows no redirects.
 func (p Provider) HTTPClient() *http.Client {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.CA)

@@ -21,7 +21,7 @@ import (
 
 const (
 	resource = "https://echo.example.com/mcp"
-	callback = "http://127.0.0.1:1/callback" // nobody listens there
+	callback = "http://127.0.0.1:1/callback" // nothing listens there
 	verifier = "a-verifier-that-is-long-enough-for-rfc-7636"
 )
 

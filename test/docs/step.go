@@ -13,7 +13,7 @@ type Step struct {
 	Background bool   // it runs until the end of the page
 }
 
-// notCommands are the languages of blocks that nobody types into a shell.
+// notCommands are the languages of blocks that users do not type into a shell.
 var notCommands = map[string]bool{"yaml": true, "json": true, "dockerfile": true, "text": true}
 
 // Steps are the commands of a block, or the reason why it does not run. A block that is no commands has neither.

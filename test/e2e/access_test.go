@@ -36,7 +36,7 @@ var _ = Describe("Access", Label("sessions"), func() {
 			Expect(cluster.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}})).To(Succeed())
 		}
 		anonymous := visitorOf(server, "")
-		Expect(anonymous.send(ctx, accessInitialize)).To(Equal(http.StatusOK), "without auth, nobody is asked")
+		Expect(anonymous.send(ctx, accessInitialize)).To(Equal(http.StatusOK), "without auth, no client needs a token")
 
 		By("turning auth on, without a restart")
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) {

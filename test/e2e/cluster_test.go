@@ -130,7 +130,7 @@ func (c *connection) kill(ctx context.Context, pod *corev1.Pod, container string
 	Fail("pod " + pod.Name + " has no container " + container)
 }
 
-// withoutAPIServer does something while the API server answers nobody. It is back before a failure is explained.
+// withoutAPIServer runs do while the API server answers no request. The API server is back before a failure is reported.
 func (c *connection) withoutAPIServer(ctx context.Context, do func()) {
 	GinkgoHelper()
 	run(ctx, c.tool, "freeze")

@@ -39,7 +39,7 @@ var _ = JustAfterEach(func() {
 	}
 })
 
-// dumpedKinds are shown whole. Secrets are not: their values are nobody's business.
+// dumpedKinds are shown in full. Secrets are not, because their values must not be in a log.
 const dumpedKinds = "mcpservers,deployments,replicasets,pods,services,endpointslices,horizontalpodautoscalers,poddisruptionbudgets,controllerrevisions,leases"
 
 // dump writes what is known of namespaces. It fails nothing: something has failed already.
@@ -114,7 +114,7 @@ func catalogue(ctx context.Context, pod *corev1.Pod, key adapterapi.Key) (body s
 	return get(request)
 }
 
-// get asks somebody in the cluster, on a connection of its own.
+// get sends a request to a server in the cluster, on a new connection.
 func get(request *http.Request) (body string, status int, err error) {
 	transport := &http.Transport{DialContext: gate.dial, DisableKeepAlives: true}
 	response, err := (&http.Client{Transport: transport}).Do(request)

@@ -222,7 +222,7 @@ type gated struct {
 
 func (c *gated) Read(p []byte) (int, error) { return c.reader.Read(p) }
 
-// WriteTo is there so that nobody reads past the reader.
+// WriteTo keeps io.Copy from bypassing the reader.
 func (c *gated) WriteTo(w io.Writer) (int64, error) { return c.reader.WriteTo(w) }
 
 // httpClient returns a client of its own connections.

@@ -88,7 +88,7 @@ func (s *imageSet) node(ctx context.Context) string {
 	})
 }
 
-// image builds an image and pushes it under a name that says what is in it, so nobody
+// image builds an image and pushes it under a name that depends on its content, so no pod
 // runs one that an earlier run of the suite left on a node.
 func (s *imageSet) image(ctx context.Context, name string, spec func() imagebuild.Spec) string {
 	GinkgoHelper()

@@ -70,7 +70,7 @@ const (
 	peerPort = "16272"
 )
 
-// impostorOf is a pod of nobody's server at the address, and under the name, of one that has gone.
+// impostorOf returns a pod of no MCPServer that has the address and the UID of a pod that is gone.
 func impostorOf(ctx context.Context, gone *corev1.Pod) *corev1.Pod {
 	GinkgoHelper()
 	var got []string

@@ -101,7 +101,7 @@ var _ = Describe("Issuers", Ordered, Label("sessions"), func() {
 	BeforeAll(func(ctx SpecContext) { story = beginIssuersStory(ctx) })
 	BeforeEach(func() { ownNamespaces = []string{story.server.Namespace} })
 
-	It("have their users served, and nobody else", func(ctx SpecContext) {
+	It("have their users served, and no other users", func(ctx SpecContext) {
 		server := story.server
 		Expect(server.Status.Access.Issuers).To(ConsistOf(
 			And(HaveField("Name", "dex"), HaveField("Keys", BeNumerically(">=", 1))),

@@ -129,7 +129,7 @@ var _ = Describe("The operator", Label("disruptive"), func() {
 		awaitStatus(ctx, second, 2*promise.Failover, HaveField("Status.ObservedGeneration", Equal(second.Generation)))
 		took := time.Since(killed)
 		AddReportEntry("from the kill to a reconciled server", took.Round(time.Millisecond).String())
-		Expect(leader(ctx)).NotTo(Equal(holder), "nobody was killed")
+		Expect(leader(ctx)).NotTo(Equal(holder), "the leader was not killed")
 		Expect(took).To(BeNumerically("<=", promise.Failover))
 		awaitReady(ctx, second)
 		Expect(identities(ctx, server)).To(Equal(before))

@@ -17,7 +17,7 @@ import (
 
 var _ = Describe("kubectl mcp report", Label("sessions"), func() {
 	It("collects objects, logs and metrics, without values", func(ctx SpecContext) {
-		const secret = "value-that-nobody-may-see"
+		const secret = "value-that-must-not-leak"
 		namespace := newNamespace(ctx)
 		server := stdioServer(ctx, namespace)
 		server.Spec.Env = []corev1.EnvVar{{Name: "TOKEN", Value: secret}}

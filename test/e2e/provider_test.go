@@ -127,7 +127,7 @@ func (p *identityProvider) stop(ctx context.Context) {
 	}).WithContext(ctx).Should(BeEmpty())
 }
 
-// awaitMissed waits until the manager that runs has asked the provider in vain.
+// awaitMissed waits until the running manager has failed to fetch the provider's keys.
 func (p *identityProvider) awaitMissed(ctx context.Context) {
 	GinkgoHelper()
 	pod := awaitManagers(ctx, 1)[0].Name

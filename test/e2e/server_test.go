@@ -48,7 +48,7 @@ func start(ctx context.Context, server *mcpv1alpha1.MCPServer) *mcpv1alpha1.MCPS
 func awaitReady(ctx context.Context, server *mcpv1alpha1.MCPServer) *mcpv1alpha1.MCPServer {
 	GinkgoHelper()
 	awaitCondition(ctx, server, mcpv1alpha1.ConditionReady, metav1.ConditionTrue, mcpv1alpha1.ReasonReady)
-	// Whoever is Ready is behind its Service when every node has heard of it.
+	// The Service of a Ready server works once every node has updated its rules.
 	Eventually(func() error {
 		conn, err := gate.dial(ctx, "tcp", hostOf(server))
 		if err == nil {

@@ -70,7 +70,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		awaitRestart(ctx, pod, adapterContainer)
 		awaitReady(ctx, server)
 		Eventually(func() error { return tryOnce(ctx, server) }).WithContext(ctx).Should(Succeed())
-		// The call's stream is gone, and the client asks for the rest where nobody knows it.
+		// The call's stream is gone, and the client asks the new adapter, which does not know it, for the rest.
 		var end outcome
 		Eventually(ended).WithContext(ctx).Should(Receive(&end))
 		Expect(end.err).To(HaveOccurred())

@@ -77,6 +77,6 @@ var _ = AfterSuite(func(ctx context.Context) {
 	if cluster == nil {
 		return
 	}
-	// The operator stays, as it was before: whoever has the cluster may want it.
+	// The operator stays, because the owner of the cluster may use it.
 	cluster.deleteNamespaces(ctx)
 })

@@ -46,7 +46,7 @@ var _ = Describe("A server that takes the adapter's place", Label("disruptive"),
 		Expect(secret).NotTo(Equal(adapterapi.Key{}))
 		Eventually(func() string { return told(ctx, pod) }).WithContext(ctx).WithTimeout(2 * patience).WithPolling(time.Second).
 			Should(ContainSubstring(adapterapi.HeaderProof))
-		// The adapter was started once to replace the one that was killed, and once more in vain.
+		// The kubelet restarts the killed adapter once, and again after that start fails.
 		Eventually(func() int32 { return restarts(reload(ctx, pod))[adapterContainer] }).WithContext(ctx).WithTimeout(2 * patience).
 			Should(BeNumerically(">=", 2))
 		awaitStatus(ctx, server, 2*patience, HaveField("Status.Conditions", ContainElement(usurped)))

@@ -144,8 +144,8 @@ func (c *goClient) useCancellation(ctx context.Context) error {
 	return c.once(ctx, "started")
 }
 
-// useListChanged: what happens before a stream is open is told to nobody, so it happens
-// until it is told.
+// useListChanged: the adapter drops notifications while the client has no stream open, so the
+// client repeats the change until it gets one.
 func (c *goClient) useListChanged(ctx context.Context) error {
 	var before int
 	c.note(func() { before = c.changes })

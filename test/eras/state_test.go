@@ -32,7 +32,7 @@ type outcome struct {
 	} `json:"error"`
 }
 
-// call calls a tool, with what else its params have, on behalf of somebody.
+// call calls a tool, with more params, as the user of the authorization.
 func (o orderer) call(tool, arguments, more, authorization string) (got outcome) {
 	o.Helper()
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s,%s"_meta":{`+
@@ -102,7 +102,7 @@ func TestStateIsGoodOnce(t *testing.T) {
 	late := ask()
 	ask()
 	if got := o.call("echo", `{"text":"well"}`, "", her); got.Error.Code != 0 {
-		t.Fatalf("nobody was given up: %+v", got)
+		t.Fatalf("no parked call was dropped: %+v", got)
 	}
 	refused("expired", mine, late, her)
 	for key, want := range map[string]string{mine: "1", other: "0"} {

@@ -60,8 +60,8 @@ func TestHTTPSSE(t *testing.T) {
 	}
 }
 
-// TestStateless has a client of the revision without sessions use the server, which has
-// never heard of it (B-04). What it says outside any call reaches nobody (B-06).
+// TestStateless lets a client of the stateless revision use the server, which does not know
+// that revision (B-04). Messages of the server outside of any call reach no client (B-06).
 func TestStateless(t *testing.T) {
 	url := adapter.ServeWith(t, []string{"--offer-roots", "--stateless-clients", "Translate"}, install(t)...)
 	c := connect(t, "2026-07-28", &mcp.StreamableClientTransport{Endpoint: url})

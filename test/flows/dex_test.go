@@ -73,7 +73,7 @@ func (p *provided) keys(t *testing.T) (set jose.JSONWebKeySet) {
 	return set
 }
 
-// user is somebody with a browser.
+// user is a person with a browser.
 func (p *provided) user(t *testing.T) auth.OAuthHandler {
 	t.Helper()
 	handler, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{

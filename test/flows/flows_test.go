@@ -39,7 +39,7 @@ const (
 	legacy = "2025-11-25"
 	modern = "2026-07-28"
 
-	callback = "http://127.0.0.1:1/callback" // nobody listens there
+	callback = "http://127.0.0.1:1/callback" // nothing listens there
 	ok       = "ok"
 )
 

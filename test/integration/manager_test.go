@@ -25,7 +25,7 @@ func TestManagerStartsAndStops(t *testing.T) {
 	g.Eventually(manager.ready).WithTimeout(hang.Guard).Should(Succeed())
 	g.Eventually(manager.answer).WithArguments("/healthz").WithTimeout(hang.Guard).Should(Equal(http.StatusOK))
 
-	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty(), "nobody holds the lease")
+	g.Eventually(holder).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty(), "no manager holds the lease")
 	g.Eventually(leaderElectionEvents).WithArguments(t).WithTimeout(hang.Guard).ShouldNot(BeEmpty(), "no Event tells of the election")
 
 	manager.stop()
@@ -243,7 +243,7 @@ func TestManagerKeepsToItsNamespaces(t *testing.T) {
 	})
 }
 
-// holder is who holds the lease; nobody when it is empty.
+// holder returns the identity that holds the lease. It is empty if no manager does.
 func holder(t *testing.T) string {
 	t.Helper()
 	lease := &coordinationv1.Lease{}

@@ -113,7 +113,7 @@ func TestStandbyIsWarm(t *testing.T) {
 
 	leader.stop()
 	create(t, shared, stdioServer(namespace, "new"))
-	g.Eventually(deployments).WithTimeout(hang.Guard).Should(Equal(servers+1), "nobody has taken over")
+	g.Eventually(deployments).WithTimeout(hang.Guard).Should(Equal(servers+1), "the standby has not taken over")
 	g.Expect(holder(t)).NotTo(Equal(first))
 	g.Eventually(more).WithTimeout(hang.Guard).Should(BeEmpty(), "it watches more than it did as a standby")
 	standby.stop()
@@ -213,7 +213,7 @@ func metricsToken(t *testing.T, namespace string) string {
 	return token
 }
 
-// stdioServer is a server whose pods never run: there is nobody to run them here.
+// stdioServer is a server whose pods never run, because there is no kubelet here.
 func stdioServer(namespace, name string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "mcp.slipway.dev/v1alpha1", "kind": "MCPServer",

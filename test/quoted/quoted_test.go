@@ -50,7 +50,7 @@ func TestWrongQuotes(t *testing.T) {
 		"a word more":       {"the session was idle for much too long", "the session was idle for much too long"},
 		"the second part":   {"the host … is not one that this server can be reached by", " is not one that this server can be reached by"},
 		"words of literals": {"the catalog cannot be read: the manager cannot connect to port ", "the catalog cannot be read: the manager cannot connect to port "},
-		"words of nobody":   {"out of cheese", "out of cheese"},
+		"not in the source": {"out of cheese", "out of cheese"},
 		"in another order":  {"too long for idle was session the", "too long for idle was session the"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -71,7 +71,7 @@ func (s *goSession) note(ctx context.Context, r *mcp.ProgressNotificationClientR
 
 func (s *goSession) token() string { return fmt.Sprintf("operation %d", s.operated) }
 
-// operate does something with the SDK. The context ends if the SDK would wait for ever.
+// operate runs do with the SDK. The context ends if the SDK would never return.
 func (s *goSession) operate(ctx context.Context, cut int, do func(context.Context) error) error {
 	s.mu.Lock()
 	s.operated++

@@ -55,7 +55,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The answers of clients to the server's questions are lost. The SDKs would wait for ever, but the swarm does not.
+// The answers of clients to the server's questions are lost. The SDKs would never return, but the swarm gives up.
 func expectLostAnswersNoticed(t *testing.T, options Options) {
 	t.Helper()
 	options.Mix = Mix{Questions: 1}

@@ -67,7 +67,7 @@ func TestRepresentativeIsWhole(t *testing.T) {
 	}
 }
 
-func TestCatalogStaysWhileNobodyCanTell(t *testing.T) {
+func TestCatalogStaysWithoutAnswers(t *testing.T) {
 	o := working()
 	before := o.then()
 	if len(before.Catalog.Tools) != 1 || before.ServerInfo.Name != "server of sha256:1" || before.Catalog.Digest != "sha256:1" || before.Catalog.ConfigMapName != "x-catalog" {

@@ -123,7 +123,7 @@ func TestOrder(t *testing.T) {
 }
 
 // A reader that does not read its pipe costs events, and nothing else.
-func TestPipeThatNobodyReads(t *testing.T) {
+func TestPipeThatIsNotRead(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 
 // The client of a server that the keeper learns nothing of waits for the keeper for half of
 // its time, and has the other half for the server to say what is wrong with it.
-func TestClientDoesNotWaitForTheKeeperForEver(t *testing.T) {
+func TestClientWaitsForTheKeeperUpToALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := config.Defaults()
 		cfg.Log = logr.Discard()

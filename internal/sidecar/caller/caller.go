@@ -18,8 +18,8 @@ import (
 type Principal string
 
 const (
-	// Nobody is the principal of clients without a token.
-	Nobody Principal = ""
+	// Anonymous is the principal of clients without a token.
+	Anonymous Principal = ""
 	// SomeToken is the principal of clients whose token names no owner.
 	SomeToken Principal = "token"
 )
@@ -193,22 +193,22 @@ func (o *Owner) Is(c *Caller) bool {
 	return c.Principal == o.principal
 }
 
-// IsNobody reports whether a client opened the session without a token, and no caller has claimed it
+// IsAnonymous reports whether a client opened the session without a token, and no caller has claimed it
 // since.
-func (o *Owner) IsNobody() bool {
+func (o *Owner) IsAnonymous() bool {
 	if o == nil {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.principal == Nobody
+	return o.principal == Anonymous
 }
 
 // Claim makes the caller the owner of a session that a client opened without a token. It is for a
 // server that asks for a token later, and has accepted that of the caller.
 func (o *Owner) Claim(c *Caller) {
 	o.mu.Lock()
-	if o.principal == Nobody {
+	if o.principal == Anonymous {
 		o.principal = c.Principal
 	}
 	o.mu.Unlock()

@@ -16,9 +16,9 @@ func TestOwner(t *testing.T) {
 	}{
 		"the same principal":          {with("anna", "Bearer a1"), with("anna", "Bearer a2"), true, true},
 		"another principal":           {with("anna", "Bearer a1"), with("bert", "Bearer a1"), false, false},
-		"no token, anna's session":    {with("anna", "Bearer a1"), with(Nobody), false, false},
-		"anna, a session of no token": {with(Nobody), with("anna", "Bearer a1"), false, false},
-		"no token, and no token":      {with(Nobody), &Caller{Address: "192.0.2.2"}, true, true},
+		"no token, anna's session":    {with("anna", "Bearer a1"), with(Anonymous), false, false},
+		"anna, a session of no token": {with(Anonymous), with("anna", "Bearer a1"), false, false},
+		"no token, and no token":      {with(Anonymous), &Caller{Address: "192.0.2.2"}, true, true},
 		"the same opaque token":       {with(SomeToken, "Bearer x"), with(SomeToken, "Bearer x"), true, true},
 		"another opaque token":        {with(SomeToken, "Bearer x"), with(SomeToken, "Bearer y"), true, false},
 		"an opaque token, anna's":     {with("anna", "Bearer a1"), with(SomeToken, "Bearer a1"), false, false},
@@ -54,7 +54,7 @@ func TestAcceptedTokens(t *testing.T) {
 func TestGroup(t *testing.T) {
 	groups := map[string]string{}
 	for name, c := range map[string]*Caller{
-		"the adapter": nil, "an address": with(Nobody), "another": {Address: "192.0.2.2"},
+		"the adapter": nil, "an address": with(Anonymous), "another": {Address: "192.0.2.2"},
 		"a token": with("anna", "a"), "another token": with("anna", "b"), "two": with(SomeToken, "a", "b"), "one of both": with(SomeToken, "ab"),
 	} {
 		if other, taken := groups[c.Group()]; taken {

@@ -67,7 +67,7 @@ const nameBytes = 512
 // same issuer and subject, and so the same principal.
 func principalOf(authorization []string) caller.Principal {
 	if len(authorization) == 0 {
-		return caller.Nobody
+		return caller.Anonymous
 	}
 	if len(authorization) > 1 {
 		return caller.SomeToken

@@ -217,7 +217,7 @@ func TestPrincipals(t *testing.T) {
 		shown []string
 		want  caller.Principal
 	}{
-		"nothing":           {nil, caller.Nobody},
+		"nothing":           {nil, caller.Anonymous},
 		"a JWT":             {[]string{bearer(`{"iss":"https://idp","sub":"anna","exp":1}`)}, anna},
 		"refreshed":         {[]string{bearer(`{"sub":"anna","iss":"https://idp","exp":2,"jti":"x"}`)}, anna},
 		"another subject":   {[]string{bearer(`{"iss":"https://idp","sub":"bert"}`)}, `jwt "https://idp" "bert"`},

@@ -59,7 +59,7 @@ func (p *Proxy) newSession(serverID, revision string, from *caller.Caller) *prox
 // admits says whether requests of the caller may reach the server. The server itself checks tokens that
 // do not say whose they are, and those that it asked for after the session was opened.
 func (s *proxySession) admits(from *caller.Caller) bool {
-	return s.Owner.Is(from) || s.Owner.IsNobody()
+	return s.Owner.Is(from) || s.Owner.IsAnonymous()
 }
 
 // enter begins a request of the caller's.

@@ -231,7 +231,7 @@ func TestAnswersToServerRequests(t *testing.T) {
 }
 
 // a request that no client stream comes for is refused, not left hanging.
-func TestServerRequestThatNobodyTakes(t *testing.T) {
+func TestServerRequestThatNoClientTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, testLimits)
 		h.say(ask)

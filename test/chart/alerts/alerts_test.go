@@ -136,7 +136,7 @@ var alertTests = map[string]struct {
 		want:   []string{`{mcpserver="s", namespace="n"} MCPServer n/s is crashing.`},
 	},
 
-	"all slots taken, and nobody refused": {
+	"all slots taken, and no client refused": {
 		alert: "SlipwaySessionsFull", minute: 30,
 		series: `slipway_adapter_sessions{namespace="n",mcpserver="s",pod="a"} 20x30` + "\n" + `slipway_adapter_refused_sessions_total{namespace="n",mcpserver="s",pod="a"} 4x30`,
 	},

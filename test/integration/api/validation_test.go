@@ -187,7 +187,7 @@ var rules = map[string]rule{
 		invalid: `{image: x, transport: {type: stdio}, session: {keyRotation: 30d}}`,
 		want:    `spec.session.keyRotation: Invalid value: "30d": session.keyRotation must be a duration from 1h to 8760h, such as 24h or 720h`,
 	},
-	"timeout that would hold a probe for ever": {
+	"timeout that would block a probe": {
 		valid:   `{image: x, transport: {type: stdio}, verification: {timeout: 1m}}`,
 		invalid: `{image: x, transport: {type: stdio}, verification: {timeout: 61s}}`,
 		want:    `spec.verification.timeout: Invalid value: "61s": verification.timeout must be a duration from 100ms to 1m, such as 500ms or 5s`,
@@ -443,7 +443,7 @@ const (
 	nameNoLabel = "Invalid value: metadata.name must start with a letter and hold only lower-case letters, digits and '-', because the Service that clients connect to has the same name"
 )
 
-// Whoever adds a rule to the API adds a case here.
+// Every rule of the API needs a case here.
 func TestEveryRuleHasACase(t *testing.T) {
 	data, err := os.ReadFile(crdFile)
 	if err != nil {

@@ -132,7 +132,7 @@ func TestBrokenRollout(t *testing.T) {
 	namespace, server := readyServer(t)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Image = "localhost:1/missing:2" })
 	eventually(t, server, "Ready", "True Ready", "Available", "True Available", "Stalled", "True ImagePullFailed", "Reconciling", "absent")
-	// A pod of the old template that is made anew is the youngest, and not what was asked for.
+	// A recreated pod of the old template is the newest pod, but not of the newest template.
 	old := readyInstances(t, server)
 	for _, name := range old {
 		if err := shared.client.Delete(t.Context(), &corev1.Pod{ObjectMeta: objectMeta(namespace, name)}); err != nil {
@@ -176,7 +176,7 @@ func TestInvalidSpec(t *testing.T) {
 	eventually(t, server, "Ready", "True Ready")
 }
 
-// Servers that hang, flood or lie harm nobody but themselves.
+// Servers that hang, flood or lie harm only themselves.
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

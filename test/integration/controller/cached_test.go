@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// What is watched is not asked for: to find that a server is as it should be, the
-// operator needs nobody.
+// The operator reads watched objects from its cache: to find that a server needs no change,
+// it sends no request.
 func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// What the server offers is written again when somebody changes or deletes it.
+// The operator restores the catalog ConfigMap when a user changes or deletes it.
 func TestCatalogueIsHealed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -35,9 +35,8 @@ func TestCatalogueIsHealed(t *testing.T) {
 	g.Eventually(text).WithTimeout(hang.Guard).Should(Equal(want))
 }
 
-// Keys that were deleted are made anew. The pods that run read them again: nothing is
-// restarted.
-func TestKeysAreMadeAnew(t *testing.T) {
+// The operator recreates deleted keys. Running pods read the new keys without a restart.
+func TestDeletedKeysAreRecreated(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace, server := readyServer(t)

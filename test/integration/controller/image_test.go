@@ -113,7 +113,7 @@ func TestImageIsResolved(t *testing.T) {
 	g.Expect(container.Image).To(Equal(images.host + "/mcp/echo@" + digest))
 	g.Expect(container.SecurityContext.RunAsUser).To(BeNil(), "the image's user is kept")
 
-	// The tag moves: nothing changes until somebody asks.
+	// The tag moves: nothing changes until the spec changes.
 	other := images.push(t, hostileServer, "4712")
 	images.down.Store(true)
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Args = []string{"--page", "3"} })

@@ -34,9 +34,9 @@ import (
 // An image whose name contains "missing" cannot be pulled, and a pod of one that
 // contains "unschedulable" finds no node; one that contains "unready" has long run and
 // is not ready. An image called simulated-at-ADDRESS:1 is not
-// run: its pod is ready as soon as it is seen, and somebody else answers there. One called
-// lingering-at-ADDRESS:1 is the same, but that its pods stay when they are deleted, until the test
-// lets them go.
+// run: its pod is ready as soon as it is seen, and the test answers at the address. One called
+// lingering-at-ADDRESS:1 is the same, except that its deleted pods stay until the test lets them
+// go.
 type kubelet struct {
 	client  client.WithWatch
 	network *loopback.Network
@@ -196,7 +196,7 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 		<-ctx.Done()
 	case strings.Contains(image, "unready"):
 		k.set(ctx, pod, func(status *corev1.PodStatus) {
-			running(status, image, k.network.Address(), false) // where nobody listens
+			running(status, image, k.network.Address(), false) // where nothing listens
 			long := metav1.NewTime(time.Now().Add(-time.Hour))
 			status.StartTime, status.ContainerStatuses[0].State.Running.StartedAt = &long, long
 		})

@@ -45,7 +45,7 @@ func memoryLimit(servers int) float64 {
 // stand-in answers for all of their adapters.
 func TestManyServers(t *testing.T) {
 	if shared.audit == "" {
-		t.Fatal("nobody writes down what the manager asks of the API server: run `make bench-controller`, or add -audit")
+		t.Fatal("the API server writes no audit log of the manager's requests: run `make bench-controller`, or add -audit")
 	}
 	g := NewWithT(t)
 	namespace := newNamespace(t)
@@ -146,7 +146,7 @@ func watchReady(t *testing.T, namespace string, count int) (all chan struct{}) {
 		for t.Context().Err() == nil {
 			watch, err := shared.client.Watch(t.Context(), &mcpv1alpha1.MCPServerList{}, client.InNamespace(namespace))
 			if err != nil {
-				return // The test waits in vain, and says so.
+				return // The test times out and fails.
 			}
 			for event := range watch.ResultChan() {
 				server, ok := event.Object.(*mcpv1alpha1.MCPServer)

@@ -92,7 +92,7 @@ func TestReferenceChanges(t *testing.T) {
 	marker := withToken(newServer(namespace, "marker"))
 	create(t, marker)
 	eventually(t, marker, "Ready", "True Ready")
-	g.Expect(templateOf(t, following)).To(Equal(following2), "a key that nobody reads restarts pods")
+	g.Expect(templateOf(t, following)).To(Equal(following2), "a key that no pod reads restarts pods")
 	g.Expect(templateOf(t, ignoring)).To(Equal(ignored), "the user did not want that")
 }
 

@@ -27,7 +27,7 @@ func requestsSince(t *testing.T, offset int64) (requests map[call]int, end int64
 	t.Helper()
 	log, err := os.Open(shared.audit)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, offset // nobody has asked for anything yet
+		return nil, offset // no request yet
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -102,8 +102,8 @@ func TestSettingsAreHealed(t *testing.T) {
 	g.Eventually(settingsOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(want))
 }
 
-// A ConfigMap of somebody else's is left as it is, and no pod goes by it.
-func TestSettingsOfSomebodyElse(t *testing.T) {
+// The operator does not touch a ConfigMap of another owner, and no pod uses it.
+func TestSettingsOfAnotherWriter(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace := newNamespace(t)

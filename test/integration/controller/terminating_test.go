@@ -11,7 +11,7 @@ import (
 )
 
 // Kubernetes deletes the objects of a namespace in any order. Until the MCPServer is gone,
-// too, the operator cannot make its objects anew, and that is no error.
+// too, the operator cannot recreate its objects, and that is no error.
 func TestNamespaceIsBeingDeleted(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -50,7 +50,7 @@ func newAdapter(audience string) *adapter {
 	return &adapter{audience: audience, mcp: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)}
 }
 
-// ServeHTTP implements http.Handler. Only triage may call, and nobody may close a ticket.
+// ServeHTTP implements http.Handler. Only triage may call, and no user may close a ticket.
 func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	authorization := strings.Join(r.Header["Authorization"], ", ")
 	a.mu.Lock()

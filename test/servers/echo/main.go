@@ -45,7 +45,7 @@ func main() {
 	}
 	reader := rpc.NewFrameReader(os.Stdin, rpc.Newline, maxLine, func(line []byte) {
 		fmt.Fprintf(os.Stderr, "echo: not a message: %q\n", line)
-		os.Exit(65) // S-04: nobody may send us this
+		os.Exit(65) // S-04: no client may send this
 	})
 	for {
 		line, err := reader.Next()
@@ -344,7 +344,7 @@ func whoami() string {
 	return strings.Join(text, ", ")
 }
 
-// spawnStragglers starts children that outlive us if nobody looks after them.
+// spawnStragglers starts children that outlive this process unless the launcher ends them.
 func spawnStragglers() {
 	for _, argv := range [][]string{{"sleep", "1000"}, {"setsid", "sleep", "1000"}, {"sh", "-c", "trap '' TERM; sleep 1000 & wait"}} {
 		if _, err := os.StartProcess("/usr/bin/env", append([]string{"env"}, argv...), &os.ProcAttr{}); err != nil {

@@ -19,9 +19,9 @@ const usurped = ":16271"
 // usurpedMark begins the lines that say, in hexadecimal, what the usurper was sent.
 const usurpedMark = "usurped: "
 
-// usurp runs a server that speaks HTTP, and listens where the adapter should as soon as
-// nobody else does. To everybody there it says that all is well, and it writes down all
-// that it is told. It never returns.
+// usurp runs a server that speaks HTTP, and listens on the adapter's port as soon as the
+// port is free. It answers every request there with success, and logs everything that
+// it receives. It never returns.
 func usurp(command []string) {
 	server := exec.CommandContext(context.Background(), command[0], command[1:]...)
 	server.Stdout, server.Stderr = os.Stdout, os.Stderr
@@ -38,8 +38,8 @@ func usurp(command []string) {
 	os.Exit(1)
 }
 
-// whenFree listens at an address once nobody else does. Nobody says when that is, and it
-// must be sooner than a container is started.
+// whenFree listens at an address as soon as it is free. It polls, because it gets no
+// notification and must be faster than the start of a container.
 func whenFree(address string) net.Listener {
 	for ; ; time.Sleep(5 * time.Millisecond) {
 		if listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", address); err == nil {

@@ -98,14 +98,14 @@ func (s server) progress(ctx context.Context, request *mcp.CallToolRequest, in m
 			return text("done"), nil, err
 		}
 	}
-	return nil, nil, errors.New("nobody saw the steps")
+	return nil, nil, errors.New("the client did not see the steps")
 }
 
 func (s server) seen(_ context.Context, _ *mcp.CallToolRequest, in mine) (*mcp.CallToolResult, any, error) {
 	return text("so be it"), nil, s.events.add(in.Key, "seen")
 }
 
-// wait ends by itself after a while, so that nothing is left of a call that nobody cancels.
+// wait ends by itself after a while, so that nothing is left of a call that no client cancels.
 func (s server) wait(ctx context.Context, _ *mcp.CallToolRequest, in mine) (*mcp.CallToolResult, any, error) {
 	if err := s.events.add(in.Key, "started"); err != nil {
 		return nil, nil, err
@@ -114,7 +114,7 @@ func (s server) wait(ctx context.Context, _ *mcp.CallToolRequest, in mine) (*mcp
 	case <-ctx.Done():
 		return text("cancelled"), nil, s.events.add(in.Key, "cancelled")
 	case <-time.After(time.Minute):
-		return text("nobody cancelled"), nil, s.events.add(in.Key, "finished")
+		return text("not cancelled"), nil, s.events.add(in.Key, "finished")
 	}
 }
 

@@ -22,7 +22,7 @@ func (s server) order(ctx context.Context, request *mcp.CallToolRequest, in mine
 		return ask, nil, err
 	}
 	if answer.Action != "accept" {
-		return nil, nil, fmt.Errorf("nobody orders: %s", answer.Action)
+		return nil, nil, fmt.Errorf("no order: %s", answer.Action)
 	}
 	return text("ordered for %v", answer.Content["name"]), nil, s.events.add(in.Key, "ordered")
 }

@@ -34,7 +34,7 @@ func run(mode, state string) error {
 	defer stop()
 	events := journal(state)
 	if mode == "" {
-		// Whoever closes the input, or sends a signal, wants nothing else.
+		// Closed input and a signal end the server without an error.
 		if err := newServer(events, nil).Run(ctx, &mcp.StdioTransport{}); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("serve: %w", err)
 		}

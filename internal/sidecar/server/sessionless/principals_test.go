@@ -126,7 +126,7 @@ func TestPrincipalsShareNoProcess(t *testing.T) {
 				}
 				used := map[*process]caller.Principal{}
 				for i, call := range calls {
-					who := []caller.Principal{"user anna", "user bert", caller.Nobody, caller.Nobody}[i/2%4]
+					who := []caller.Principal{"user anna", "user bert", caller.Anonymous, caller.Anonymous}[i/2%4]
 					if other, ok := used[call.process]; ok && other != who && test.want == 3 {
 						t.Errorf("%q has a process of %q", who, other)
 					}

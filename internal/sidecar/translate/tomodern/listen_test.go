@@ -69,7 +69,7 @@ func TestListen(t *testing.T) {
 }
 
 // N-02: what the server does not have is left out, and if that is all, it is over.
-func TestListenInVain(t *testing.T) {
+func TestListenToNothing(t *testing.T) {
 	bare := func(p *script) {
 		p.answers["initialize"] = `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"resources":{"listChanged":true}},"serverInfo":{}}`
 	}
@@ -303,7 +303,7 @@ func TestSubscriberCannotBeReplaced(t *testing.T) {
 }
 
 // Subscriptions of earlier clients that failed do not count for later clients.
-func TestSubscribersAreCountedAnew(t *testing.T) {
+func TestFailedSubscribersDoNotCountLater(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		const filter = `"notifications":{"toolsListChanged":true},`
 		first := s.post(mute, "subscriptions/listen", filter)

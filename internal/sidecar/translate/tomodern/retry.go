@@ -30,7 +30,7 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 		s.forgetLocked(k)
 		s.mu.Unlock()
 		s.metrics.Retries.Inc()
-		return s.callAnew(ctx, g, r, k)
+		return s.callAgain(ctx, g, r, k)
 	}
 	answers, err := k.call.answersLocked(r)
 	if err != nil {
@@ -43,9 +43,9 @@ func (s *Server) retry(ctx context.Context, g *group, r *request) error {
 	return nil
 }
 
-// callAnew is the retry that a server with sessions expects after -32042. The client may repeat
+// callAgain is the retry that a server with sessions expects after -32042. The client may repeat
 // one that finds no process.
-func (s *Server) callAnew(ctx context.Context, g *group, r *request, k *parked) error {
+func (s *Server) callAgain(ctx context.Context, g *group, r *request, k *parked) error {
 	err := s.call(ctx, g, r)
 	if err != nil {
 		s.mu.Lock()

@@ -10,8 +10,8 @@ import (
 const serviceAccountKey = "service-accounts"
 
 // certificates lists every certificate of the cluster. etcd and the aggregation
-// layer have authorities of their own: both trust whoever the authority signed,
-// so a kubelet's certificate must not do.
+// layer have authorities of their own: both trust every certificate that their
+// authority signed, and must not trust a kubelet's.
 func certificates(network network) []pki.Certificate {
 	node := network.node().String()
 	return []pki.Certificate{

@@ -10,7 +10,7 @@ type component struct {
 	name string
 	path string
 	args []string
-	// files are what it reads at start: when one changes it is started anew.
+	// files are what it reads at start: when one changes, it is restarted.
 	files []string
 	// addresses are where it listens.
 	addresses []string

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/cluster/internal/machine"
 )
 
-// The cluster's own images. localhost: nobody will look for them in a registry.
+// The cluster's own images. With the name localhost, the runtime pulls them from no registry.
 const (
 	pauseImage   = "localhost/slipway-cluster/pause:1"
 	coreDNSImage = "localhost/slipway-cluster/coredns:1"

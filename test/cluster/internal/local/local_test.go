@@ -152,7 +152,7 @@ func TestIsComponent(t *testing.T) {
 		"ours, separate value":   {[]string{"kubelet", "--config", c.Dir + "/conf/kubelet.yaml"}, true},
 		"another's":              {[]string{"/usr/bin/kubelet", "--config=/var/lib/kubelet/config.yaml"}, false},
 		"of a similar directory": {[]string{"kubelet", "--config=" + c.Dir + "-2/conf/kubelet.yaml"}, false},
-		"somebody reads the log": {[]string{"less", c.Dir + "/logs/kubelet.log"}, false},
+		"a reader of the log":    {[]string{"less", c.Dir + "/logs/kubelet.log"}, false},
 		"no arguments":           {[]string{"kubelet"}, false},
 	}
 	for name, test := range tests {

@@ -7,8 +7,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
 
-// checkDir refuses a directory with somebody else's files, before as much as a
-// lock is put into it.
+// checkDir refuses a directory with a user's files before it creates even a lock
+// there.
 func (c *Cluster) checkDir() error {
 	foreign, err := statedir.Foreign(c.Dir)
 	if err == nil && foreign {

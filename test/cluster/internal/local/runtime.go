@@ -17,7 +17,7 @@ import (
 func (c *Cluster) certsDir() string { return c.path("containerd", "certs.d") }
 
 // Trust lets containerd pull from a registry that has no TLS. containerd looks
-// for the file at every pull, so it need not be started anew.
+// for the file at every pull, so it needs no restart.
 func (c *Cluster) Trust(_ context.Context, registry string) error {
 	hosts, err := containerd.PlainHTTP(registry)
 	if err != nil {

@@ -69,9 +69,9 @@ func (c *Cluster) cleanSharedDirs(ctx context.Context, absent []string) error {
 }
 
 // removeShimSockets removes the sockets of our shims, all of which have ended.
-// Each bundle notes which is its own. A bundle may be gone before its socket,
-// when a shim was killed; if nobody else was there before us, a socket that
-// nobody listens on is ours as well.
+// Each bundle records its own socket. If a shim was killed, its bundle may be
+// gone before its socket. If no other cluster was there before, a socket
+// without a listener is ours as well.
 func (c *Cluster) removeShimSockets(ctx context.Context, alone bool) error {
 	var errs []error
 	ours := map[string]bool{}
@@ -83,14 +83,14 @@ func (c *Cluster) removeShimSockets(ctx context.Context, alone bool) error {
 	}
 	sockets, _ := filepath.Glob(filepath.Join(c.root, "/run/containerd/s/*"))
 	for _, socket := range sockets {
-		if ours[socket] || alone && nobodyListens(ctx, socket) {
+		if ours[socket] || alone && isAbandoned(ctx, socket) {
 			errs = append(errs, os.Remove(socket))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func nobodyListens(ctx context.Context, socket string) bool {
+func isAbandoned(ctx context.Context, socket string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return errors.Is(dial(ctx, "unix", socket), syscall.ECONNREFUSED)

@@ -107,7 +107,7 @@ func refuseOthers(ctx context.Context) error {
 	}
 	if machine.BridgeExists(Bridge) {
 		return fmt.Errorf("network interface %s exists already, from another cluster or an incomplete clean-up; "+
-			"if it is nobody's: ip link delete %s", Bridge, Bridge)
+			"if nothing uses it: ip link delete %s", Bridge, Bridge)
 	}
 	groups, err := machine.CgroupDirs(Cgroup)
 	if err != nil {

@@ -30,7 +30,7 @@ func (c *Cluster) Status(ctx context.Context) error {
 	}
 	healthy := c.printChecks(ctx)
 	if dead > 0 {
-		c.progress.printf("Nobody restarts a component that has died; taking the cluster up again does.")
+		c.progress.printf("Nothing restarts a component that has died. To restart it, bring the cluster up again.")
 	}
 	if dead > 0 || !healthy {
 		return errors.New("the cluster is not healthy")

@@ -41,7 +41,7 @@ func PassedOn() ([]string, error) {
 // then tells; there is nothing else to be done about it.
 func RestorePassedOn(before []string) error {
 	if before == nil {
-		return nil // Version 1, or nobody looked.
+		return nil // Version 1, or PassedOn was not called.
 	}
 	return unifiedAt(unified).restore(before)
 }

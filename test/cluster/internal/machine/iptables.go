@@ -141,7 +141,7 @@ func RemoveClusterChains(ctx context.Context, before map[string][]string) error 
 }
 
 // deleteEmptyTables deletes the built-in chains, which appeared with the first
-// rule, of tables that were not there before and that nobody else uses by now.
+// rule, of tables that were not there before and that no other program uses by now.
 // iptables-nft can do that, though not delete the table itself; the older
 // iptables ignores it. Neither has an effect on packets.
 func deleteEmptyTables(ctx context.Context, family string, before []string) error {

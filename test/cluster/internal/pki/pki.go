@@ -23,7 +23,7 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// renewal is how long before its end a certificate is made anew: longer
+	// renewal is how long before its end a certificate is renewed: longer
 	// than anybody leaves a test cluster running.
 	renewal = 30 * 24 * time.Hour
 )
@@ -97,7 +97,7 @@ type pair struct {
 	key         *ecdsa.PrivateKey
 }
 
-// load returns nil without an error when there is no usable pair: it is then made anew.
+// load returns nil without an error if there is no usable pair. The caller then makes a new one.
 func load(dir, name string) (*pair, error) {
 	certificate, err := readPEM(filepath.Join(dir, name+".crt"))
 	if err != nil || certificate == nil {

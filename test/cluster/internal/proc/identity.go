@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// Identity names one process for good. A PID alone does not: it is given to
-// somebody else sooner or later.
+// Identity names one process for good. A PID alone does not, because the kernel
+// gives it to another process sooner or later.
 type Identity struct {
 	PID int `json:"pid"`
 	// StartTime is field 22 of /proc/PID/stat: clock ticks since the machine booted.
@@ -47,8 +47,8 @@ func Identify(pid int) (Identity, error) {
 	return Identity{PID: pid, StartTime: stat.start, BootID: boot}, nil
 }
 
-// Alive tells whether this very process still runs. A zombie does not: nobody
-// may be there to reap what a finished command left to init.
+// Alive reports whether this very process still runs. A zombie does not: init may
+// never reap what a finished command left to it.
 func (i Identity) Alive() bool {
 	if i.PID <= 0 {
 		return false

@@ -13,12 +13,12 @@ func TestClaimAndRemove(t *testing.T) {
 		files   map[string]string
 		wantErr bool
 	}{
-		"absent":           {},
-		"locked only":      {files: map[string]string{"lock": ""}},
-		"ours":             {files: map[string]string{"provider": "local\n", "etcd": "data"}},
-		"half marked":      {files: map[string]string{"provider": ""}},
-		"of another":       {files: map[string]string{"provider": "kind\n"}, wantErr: true},
-		"somebody's files": {files: map[string]string{"thesis.tex": "years of work"}, wantErr: true},
+		"absent":         {},
+		"locked only":    {files: map[string]string{"lock": ""}},
+		"ours":           {files: map[string]string{"provider": "local\n", "etcd": "data"}},
+		"half marked":    {files: map[string]string{"provider": ""}},
+		"of another":     {files: map[string]string{"provider": "kind\n"}, wantErr: true},
+		"a user's files": {files: map[string]string{"thesis.tex": "years of work"}, wantErr: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
