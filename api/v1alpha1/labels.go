@@ -7,9 +7,9 @@ const (
 	// its value is the MCPServer's name. It alone selects a server's pods.
 	LabelServer = "mcp.slipway.dev/server"
 
-	// AnnotationRefresh on an MCPServer asks, with every new value, to look at
-	// everything anew: the image is resolved, the pod template rendered and every
-	// instance verified again.
+	// AnnotationRefresh on an MCPServer makes the operator check everything again
+	// with every new value: it resolves the image, renders the pod template and
+	// verifies every instance.
 	AnnotationRefresh = "mcp.slipway.dev/refresh"
 
 	// AnnotationRotateKey on an MCPServer asks, with every new value, to rotate the server's

@@ -94,7 +94,7 @@ func (r *Reconciler) onUpgrade(server *mcpv1alpha1.MCPServer) mcpv1alpha1.Rollou
 	return cmp.Or(server.Spec.Rollout.OnOperatorUpgrade, r.OnOperatorUpgrade)
 }
 
-// roll renders the template of an unchanged spec anew, when it is the server's turn.
+// roll renders the template of an unchanged spec again, when it is the server's turn.
 func (r *Reconciler) roll(ctx context.Context, s *state, inputs workload.Inputs, cause string) error {
 	if !r.takeTurn(s) {
 		return nil

@@ -25,7 +25,7 @@ func (r *Reconciler) reclaim(ctx context.Context, s *state, object desired) erro
 	live := metadataOf(object.Kind)
 	if err := r.Live.Get(ctx, s.in(object.name), live); err != nil {
 		if apierrors.IsNotFound(err) {
-			return nil // it went away; applying makes it anew
+			return nil // it was deleted; applying recreates it
 		}
 		return fmt.Errorf("get %s %s: %w", object.Kind.Kind, s.in(object.name), err)
 	}

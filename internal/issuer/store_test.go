@@ -247,7 +247,7 @@ func TestBackoff(t *testing.T) {
 		if keys, _ := b.Get(corp); keys.Err != "" || len(keys.Keys) != 1 {
 			t.Errorf("Get: %+v", keys)
 		}
-		b.set(statusError(500)) // the pauses begin anew
+		b.set(statusError(500)) // the backoff starts over
 		b.times()
 		pass(interval + firstPause)
 		if got := b.times(); len(got) < 2 || got[1]-got[0] > firstPause {

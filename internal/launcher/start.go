@@ -39,7 +39,7 @@ func (p *pipes) closeTheirs() {
 	closeAll([]int{p.stdin[0], p.stdout[1], p.stderr[1]})
 }
 
-// lookup finds the program, anew for each start, because it may be on a volume that
+// lookup finds the program again for each start, because it may be on a volume that
 // changes. It does not change a path, which is relative to the process's working
 // directory.
 func lookup(command string) (string, error) {

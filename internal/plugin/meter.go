@@ -23,7 +23,7 @@ import (
 
 const (
 	// mostLinks bounds how many pods stay connected between two looks: a process may have 256 files open on
-	// some systems. With more pods, each look connects anew.
+	// some systems. With more pods, each look opens new connections.
 	mostLinks = 64
 	// shownNotes bounds how many pods are named that did not answer.
 	shownNotes = 5

@@ -76,7 +76,7 @@ const (
 	gone
 )
 
-// trigger starts anew: something happened that makes what was known old.
+// trigger makes the prober verify the instance again, after a change that makes its last results outdated.
 func (i *instance) trigger(now time.Time) {
 	i.needsVerify, i.held = true, false
 	i.verifyAt = later(now, i.verifiedAt.Add(betweenVerifications))

@@ -104,12 +104,12 @@ func (p *Prober) update(i *instance, want Instance, now time.Time) {
 	i.Instance = want
 	i.Peers = was.Peers
 	moved := was.IP != want.IP || was.Key != want.Key
-	anew := moved || was.Ready != want.Ready || was.Starts != want.Starts || was.Refresh != want.Refresh
+	changed := moved || was.Ready != want.Ready || was.Starts != want.Starts || was.Refresh != want.Refresh
 	if moved {
 		i.etag = ""
 	}
 	switch {
-	case anew:
+	case changed:
 		i.trigger(now)
 		if i.running != nil { // it is asked again as soon as that is over
 			i.running.stale = true

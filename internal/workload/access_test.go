@@ -22,8 +22,8 @@ func accessOf(in Input) adapterapi.Access {
 	return access
 }
 
-// What is in the document changes nothing of the pods: neither the template nor what decides whether it
-// is rendered anew. So auth can be turned on and off without a restart.
+// The content of the document does not change the pods: neither the template nor the inputs that decide
+// whether the manager renders it again. So a user can turn auth on and off without a restart.
 func TestAccessIsNotInTheTemplate(t *testing.T) {
 	in, with := readInput(t, "everything"), readInput(t, "auth")
 	template := func() (Inputs, []byte) {
@@ -54,7 +54,7 @@ func TestAccessIsNotInTheTemplate(t *testing.T) {
 		t.Errorf("inputs %s after %s; template (-before +after):\n%s", nextInputs.Content, inputs.Content, cmp.Diff(string(pods), string(next)))
 	}
 	if next := InputsOf(in.Server, "r"); !inputs.MatchSpec(in.Server) || next.Hash != inputs.Hash {
-		t.Errorf("the template would be rendered anew: %s", next.Content)
+		t.Errorf("the template would be rendered again: %s", next.Content)
 	}
 }
 

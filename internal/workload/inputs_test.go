@@ -62,7 +62,7 @@ func TestRevisionOfFormat1(t *testing.T) {
 	}
 	server := readInput(t, "everything").Server
 	if rendered.Inputs.Format != 1 || rendered.Inputs.IsNewer() || !rendered.Inputs.MatchSpec(server) {
-		t.Errorf("a template of format 1 would be rendered anew: %s", cmp.Diff(string(rendered.Inputs.Content), string(InputsOf(server, "").Content)))
+		t.Errorf("a template of format 1 would be rendered again: %s", cmp.Diff(string(rendered.Inputs.Content), string(InputsOf(server, "").Content)))
 	}
 	rendered.Inputs.Hash = "" // the content alone says it, too
 	if !rendered.Inputs.MatchSpec(server) {
@@ -273,7 +273,7 @@ func TestInputs(t *testing.T) {
 	before := InputsOf(base, "r")
 	for name, test := range map[string]struct {
 		change func(server *mcpv1alpha1.MCPServer)
-		want   bool // that pods are rendered anew
+		want   bool // whether the template is rendered again
 	}{
 		"replicas":         {func(s *mcpv1alpha1.MCPServer) { s.Spec.Replicas = new(int32(9)) }, false},
 		"suspend":          {func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true }, false},

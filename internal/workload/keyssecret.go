@@ -17,9 +17,9 @@ const KeysReferences = "references"
 // KeysSecretName names the Secret with the server's keys.
 func KeysSecretName(server *mcpv1alpha1.MCPServer) string { return server.Name + "-keys" }
 
-// KeysSecret holds the server's keys. It can be changed, and adapters read it again: an
-// immutable Secret that is made anew under the same name can be mounted with its old
-// content (kubernetes#131589).
+// KeysSecret holds the server's keys. It is mutable, and adapters read it again: a pod can
+// mount an immutable Secret with its old content after the Secret is recreated under the
+// same name (kubernetes#131589).
 func KeysSecret(server *mcpv1alpha1.MCPServer, current, references adapterapi.Key) *corev1.Secret {
 	secret := &corev1.Secret{
 		ObjectMeta: createdMeta(server, KeysSecretName(server)),

@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
-// What is in the document changes nothing of the pods: neither the template nor what
-// decides whether it is rendered anew.
+// The content of the document does not change the pods: neither the template nor the
+// inputs that decide whether the manager renders it again.
 func TestSettingsAreNotInTheTemplate(t *testing.T) {
 	in := readInput(t, "everything")
 	in.Server.Generation = 7

@@ -76,7 +76,7 @@ func awaitStatus(ctx context.Context, server *mcpv1alpha1.MCPServer, within time
 		func() string { return "the status is\n" + summary(server) })
 }
 
-// change writes the spec anew.
+// change patches the spec.
 func change(ctx context.Context, server *mcpv1alpha1.MCPServer, edit func(*mcpv1alpha1.MCPServerSpec)) {
 	GinkgoHelper()
 	before := reload(ctx, server).DeepCopy()

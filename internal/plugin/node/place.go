@@ -43,7 +43,7 @@ func (p Package) directory() (directory string, remove func() error, err error) 
 	return directory, remove, nil
 }
 
-// runner is the command line of npx. On Windows npx is a script of cmd.exe, which reads arguments anew: an &
+// runner is the command line of npx. On Windows npx is a script of cmd.exe, which parses arguments again: an &
 // would start another command. There, Node.js runs the JavaScript that the script would. Only where that is
 // not beside the script, as with some managers of versions, cmd.exe reads the arguments, which are the user's own.
 func runner(npx string) []string {

@@ -66,7 +66,7 @@ func (t *Total) Add(before, now *Scrape) {
 	t.rate += calls / now.at.Sub(before.at).Seconds()
 }
 
-// since is what was added since an earlier scrape. If any number went down, the adapter has started anew
+// since is what was added since an earlier scrape. If any number went down, the adapter has restarted
 // and everything was added since.
 func (s series) since(before series) series {
 	if s.count < before.count {

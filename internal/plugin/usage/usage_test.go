@@ -63,15 +63,15 @@ func TestUsage(t *testing.T) {
 			[]pod{{adapter("1"), adapter("1", counted("prompts/get", "", 4, 4, 4))}},
 			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(2.0), ErrorRatio: new(0.0), P99Seconds: new(0.099), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
-		"an adapter that started anew": {
+		"an adapter that restarted": {
 			[]pod{{adapter("9", counted("tools/call", "", 500, 900, 1000)), adapter("1", counted("tools/call", "", 0, 2, 2))}},
 			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
-		"one that started anew and has counted more since, but not in each bucket": {
+		"one that restarted and has counted more since, but not in each bucket": {
 			[]pod{{adapter("9", counted("tools/call", "", 5, 5, 5)), adapter("1", counted("tools/call", "", 0, 6, 6))}},
 			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(3.0), ErrorRatio: new(0.0), P99Seconds: new(0.991), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},
-		"one that started anew and has no buckets": {
+		"one that restarted and has no buckets": {
 			[]pod{{adapter("9", withoutBuckets(1000)), adapter("1", withoutBuckets(2))}},
 			Usage{Pods: 1, Answered: 1, CallsPerSecond: new(1.0), ErrorRatio: new(0.0), Sessions: new(1.0), BufferedBytes: new(2048.0), MemoryBytes: new(1024.0)},
 		},

@@ -61,8 +61,8 @@ func accessFor(group string) *mcpv1alpha1.Access {
 	}}}
 }
 
-// Who may call what changes without a restart, and nothing else changes the document: neither the spec, nor
-// another manager, nor people.
+// The access rules change without a restart, and nothing else changes the document: neither the rest of the
+// spec, nor another manager, nor a user.
 func TestAccessChangesWithoutRestart(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

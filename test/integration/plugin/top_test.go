@@ -183,7 +183,7 @@ func (w *threeTables) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// With --watch the table is drawn anew on a terminal, and printed again elsewhere, until Ctrl+C.
+// With --watch the plugin redraws the table on a terminal, and prints it again elsewhere, until Ctrl+C.
 func TestTopWatches(t *testing.T) {
 	namespace := newNamespace(t, "top-watch")
 	createServers(t, namespace)
