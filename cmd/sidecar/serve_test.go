@@ -159,7 +159,7 @@ func TestServerUID(t *testing.T) {
 				t.Errorf("status %d", got)
 			}
 			if strings.Contains(p.written(), "launcher connected") {
-				t.Error("connected all the same")
+				t.Error("the launcher connected")
 			}
 			// The other container's log tells why, and once a second: after each line the
 			// launcher rests for so long.

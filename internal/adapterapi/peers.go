@@ -20,7 +20,7 @@ type Peers struct {
 	// from a higher number than those before it, so that no adapter listens to a former leader.
 	Generation int64     `json:"generation"`
 	Pods       []PeerPod `json:"pods"`
-	// Partial says that there are more pods than a list has room for: one that it lacks may be there all the same.
+	// Partial says that there are more pods than a list has room for: a pod that it lacks may still exist.
 	Partial bool `json:"partial,omitempty"`
 	// Gone are the UIDs of pods that were there and are no more. A pod that begins later had no list with them.
 	Gone []string `json:"gone,omitempty"`

@@ -88,7 +88,7 @@ func signAccess(s *state, access *adapterapi.Access) (adapterapi.Document, error
 const problemBytes = 512
 
 // refuseAccess notes that the spec leads to a document that no adapter takes, and returns what adapters enforce
-// until the user corrects the spec. The last document stays in effect, unless it lets in callers whom the mode of
+// until the user corrects the spec. The last document stays in effect, unless it lets in callers that the mode of
 // the spec keeps out, or the manager does not know it: then adapters refuse every client. A user who adds auth
 // must not have an open server because a rule is wrong.
 func (s *state) refuseAccess(refused *adapterapi.Access, err error) adapterapi.Access {

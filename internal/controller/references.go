@@ -233,7 +233,7 @@ func (r reference) problem(content map[string][]byte, namespace string) string {
 // readObject returns the content of an object, or nil if there is none. That of a
 // ServiceAccount is of no interest.
 func (r *Reconciler) readObject(ctx context.Context, name types.NamespacedName, kind string) (map[string][]byte, error) {
-	content := map[string][]byte{} // an object without data is there all the same
+	content := map[string][]byte{} // not nil, because an object without data exists, too
 	switch kind {
 	case "Secret":
 		secret, err := find(ctx, r.Live, name, &corev1.Secret{})

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
-// Who must have spec.auth, and what of it the cache must have.
+// Which servers must have spec.auth, and which Namespace the cache needs to decide that.
 func TestRequireAuth(t *testing.T) {
 	inProduction := labels.SelectorFromSet(labels.Set{"stage": "production"})
 	tests := map[string]struct {

@@ -13,8 +13,8 @@ func (r *Reconciler) planSettings(_ context.Context, s *state) (err error) {
 }
 
 // applySettings keeps that and the access document in a ConfigMap, for adapters that start. Adapters that run are
-// sent it by the prober, and neither waits for the other. A server that is refused has it
-// all the same: who takes an origin off the list wants that to hold, whatever else is
+// sent it by the prober, and neither waits for the other. A refused server gets it, too:
+// a user who removes an origin from the list wants that to take effect, whatever else is
 // wrong with the spec.
 func (r *Reconciler) applySettings(ctx context.Context, s *state) error {
 	if s.keys == nil { // what would use it cannot be there

@@ -299,7 +299,7 @@ func TestPeerUser(t *testing.T) {
 				t.Errorf("welcome %v (%v), want %v", got, err, test.want)
 			}
 			if !test.want && host.Connected() {
-				t.Error("connected all the same")
+				t.Error("the launcher connected")
 			}
 		})
 	}

@@ -124,8 +124,8 @@ func TestSinkThatIsStuck(t *testing.T) {
 	<-s.idle
 }
 
-// A process that left the group keeps the pipe open, so that standard error has no end.
-// What the dead process wrote is known all the same, however late its reader gets to run.
+// A process that left the group keeps the pipe open, so that standard error has no end. The
+// launcher still gets what the dead process wrote, however late its reader runs.
 func TestLastWordsAreHeard(t *testing.T) {
 	for name, words := range map[string]string{"few": "cannot open /data\n", "all that a pipe holds": strings.Repeat("0123456\n", 8<<10), "none": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ func TestCalledAs(t *testing.T) {
 	}
 }
 
-// Who knows the plugin by its other name reads that name.
+// If the user runs the plugin by its other name, its texts use that name.
 func TestOtherName(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string

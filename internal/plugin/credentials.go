@@ -20,7 +20,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/text"
 )
 
-// accountFlag is not --as, which says who asks the API server. It says as whom the server sees the caller.
+// accountFlag is not --as, which sets the user for the API server. It sets the identity that the server sees.
 const accountFlag = "service-account"
 
 // calling adds the flags of commands that talk to servers.

@@ -28,8 +28,8 @@ func (s toServer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return recorder.Result(), nil
 }
 
-// Without Node.js, the endpoint serves all the same, and the user learns how to start an Inspector that
-// connects to it.
+// Without Node.js, the endpoint still serves, and the user learns how to start an Inspector that connects
+// to it.
 func TestInspectElsewhere(t *testing.T) {
 	e, _, errOut := typed("", table.Screen{})
 	out, in := io.Pipe()

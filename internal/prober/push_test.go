@@ -212,7 +212,7 @@ func TestAccessInResults(t *testing.T) {
 		if got := w.result("a").Access; got == nil || got.Digest != two.Digest || w.takeTold() != 1 {
 			t.Errorf("after a change: %+v", got)
 		}
-		// A push tells as much as a report that cannot be had.
+		// The answer to a push is enough if the report is not available.
 		w.onFetch(func(context.Context, Instance, string) (reply, error) { return reply{}, class(mcpprobe.Busy) })
 		three := accessOf(t, 3, "three")
 		w.Watch(alpha, []Instance{pod("a", with(accessDocument, three))})

@@ -158,7 +158,7 @@ func TestInsertMeta(t *testing.T) {
 	}
 }
 
-// More edits than Edits have room for are made all the same, and can be taken back.
+// Edits still apply when there are more than it has room for, and can be undone.
 func TestManyEdits(t *testing.T) {
 	text := []byte(`[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]`)
 	var edits Edits

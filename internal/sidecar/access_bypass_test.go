@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 )
 
-// attempt is a request that tries to get past the rules. Alice makes it, who may call echo.
+// attempt is a request that tries to bypass the rules. Alice, who may call echo, sends it.
 type attempt struct {
 	method, path, body string
 	token              string // in place of alice's; - is none

@@ -63,7 +63,7 @@ func writeMetadata(w http.ResponseWriter, r *http.Request, document []byte) {
 	}
 }
 
-// recheckSessions ends the sessions of callers to whom a new access document leaves nothing, and tells the others
+// recheckSessions ends the sessions of callers that a new access document leaves without rights, and tells the others
 // which lists have changed for them. Sessions that an HTTP server has itself are left out: only the server writes
 // into their streams.
 func (a *Adapter) recheckSessions() {

@@ -52,8 +52,8 @@ func TestSlowModernServer(t *testing.T) {
 	}
 }
 
-// A process of both eras that could not initialize once, for a reason of its own, has
-// sessions all the same.
+// A process of both eras that fails to initialize once, for a reason of its own, still gets
+// sessions.
 func TestProcessThatRefusesOnceGetsSessions(t *testing.T) {
 	t.Parallel()
 	first := t.TempDir() + "/first"

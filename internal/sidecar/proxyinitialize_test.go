@@ -75,7 +75,7 @@ func TestServerIsNotAskedWithEveryRequest(t *testing.T) {
 	}
 }
 
-// A server of both eras that could not initialize once has sessions all the same.
+// A server of both eras that fails to initialize once still gets sessions.
 func TestServerThatRefusesOnceGetsSessions(t *testing.T) {
 	t.Parallel()
 	var asked, native atomic.Int64
@@ -151,8 +151,8 @@ func TestServerOfBothErasThatStarts(t *testing.T) {
 	}
 }
 
-// A server without sessions that does not answer initialize at all. Its own clients, who have
-// no use for one, are answered all the same.
+// A server without sessions does not answer initialize at all. The adapter still answers its
+// modern clients, which need no session.
 func TestSilentInitializeDelaysNoModernClients(t *testing.T) {
 	t.Parallel()
 	without := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return shownServer() }, &mcp.StreamableHTTPOptions{Stateless: true})

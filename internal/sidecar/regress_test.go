@@ -106,8 +106,8 @@ func hold(ctx context.Context, url string) (c *client, release func(), err error
 	}
 }
 
-// R08: clients come and never say goodbye. Their processes end all the same, and
-// those of an adapter that ends do so as well: the system says so, not our books.
+// R08: clients leave without ending their sessions. Their processes still end, and so do
+// those of an adapter that ends. The test asks the kernel, not the adapter's own count.
 func TestR08ProcessesEnd(t *testing.T) {
 	t.Parallel()
 	const sessions = 12

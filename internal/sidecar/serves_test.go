@@ -12,8 +12,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// B-02: the keeper of a server that has sessions uses one, and that of one without is
-// ready all the same, with the second process that it starts, and knows that it has none.
+// B-02: the keeper uses a session if the server has sessions. Without them it still becomes
+// ready, with the second process that it starts, and knows that the server has none.
 func TestKeeperOfEachEra(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

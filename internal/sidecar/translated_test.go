@@ -60,7 +60,7 @@ func TestLogsStayInTheirSession(t *testing.T) {
 	leave := make(chan struct{})
 	server := &httpServer{initialize: refuseInitialize, call: func(w http.ResponseWriter, _ *http.Request, id string, body []byte) {
 		secret := "his secret"
-		if bytes.Contains(body, []byte(`/logLevel"`)) { // hers, who wants to know
+		if bytes.Contains(body, []byte(`/logLevel"`)) { // the call of the client with the log level
 			inCall <- struct{}{}
 			<-leave
 			secret = "her own"

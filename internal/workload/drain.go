@@ -15,8 +15,8 @@ func graceOf(drain time.Duration) int64 {
 // shortestDrain is what the drain of a pod has at least: calls that are about to be answered, are.
 const shortestDrain = time.Second
 
-// DrainWithin is how long the drain of a deleted pod may take, or 0 if that is as long as the pod itself knows. Who
-// deletes a pod can give it less time than its template has, and no container can see that.
+// DrainWithin is how long the drain of a deleted pod may take, or 0 if that is as long as its template says. A client
+// that deletes a pod can give it less time than its template has, and no container can see that.
 func DrainWithin(pod *corev1.Pod) time.Duration {
 	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil || pod.Spec.TerminationGracePeriodSeconds == nil {
 		return 0

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod that is deleted with less time than its template gives it drains for less time, and ends in order all the same.
+// A pod that is deleted with less time than its template gives it drains for less time, and still ends in order.
 func TestDrainWithin(t *testing.T) {
 	minute := graceOf(time.Minute)
 	for name, test := range map[string]struct {

@@ -68,7 +68,7 @@ func TestCommand(t *testing.T) {
 }
 
 // The launcher starts a server that speaks HTTP if the command is known. A server whose
-// command is not known runs all the same.
+// command is not known still runs.
 func TestCommandOfHTTPServer(t *testing.T) {
 	image := &registry.Image{Reference: testDigest, Entrypoint: []string{"entry", "$HOME"}, Cmd: []string{"cmd"}}
 	const tag = "registry.example/echo:1.4"

@@ -31,7 +31,7 @@ type grant struct {
 	expires             time.Time // of a code
 }
 
-// authorize logs in whom login_hint names, or else the user that SetUser did.
+// authorize logs in the user of login_hint, or else the user of SetUser.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	client, err := s.client(r.Context(), query.Get("client_id"))

@@ -283,7 +283,7 @@ func TestInspectorByArguments(t *testing.T) {
 	}
 }
 
-// An Inspector whose user leaves while it starts is ended all the same.
+// If the user interrupts the Inspector while it starts, the plugin still ends it.
 func TestInspectorInterrupted(t *testing.T) {
 	modules, err := npm.Install(t.Context(), "inspector")
 	if err != nil {

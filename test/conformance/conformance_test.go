@@ -36,7 +36,7 @@ const (
 // required is what passes of each revision.
 var required = map[string]struct {
 	scenarios int
-	extra     []string // that are not required, and pass all the same
+	extra     []string // that are not required, but pass
 }{
 	legacy: {scenarios: 30},
 	modern: {scenarios: 37, extra: []string{"http-header-validation", "http-custom-header-server-validation"}},

@@ -27,7 +27,7 @@ const (
 	native     way = "native"     // The server speaks the client's revision.
 	translated way = "translated" // It speaks one of the other era.
 	fallsBack  way = "falls back" // It has sessions only: clients that can open a session, others are refused.
-	notYet     way = "not yet"    // To come. The clients try all the same.
+	notYet     way = "not yet"    // Not built yet. The clients try anyway.
 	either     way = "either"     // For clients that take what they get.
 )
 

@@ -62,9 +62,9 @@ func answered(state string) string {
 	return fmt.Sprintf(`"inputResponses":{"r1":{"action":"accept","content":{"name":"Ada"}}},"requestState":%q,`, state)
 }
 
-// I-04: what a client carries from one round of a call to the next is good once, for whom
-// it was given, for that call and for a while. All else is refused, and what the tool
-// does of a server that counts it is done once.
+// I-04: the state that a client carries from one round of a call to the next is good once,
+// for the client that got it, for that call and for a limited time. The adapter refuses all
+// other uses, and the tool runs once.
 func TestStateIsGoodOnce(t *testing.T) {
 	const mine, other = `{"key":"mine"}`, `{"key":"other"}`
 	const her, his = "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGVyIn0.c2ln", "Bearer e30.eyJpc3MiOiJpIiwic3ViIjoiaGltIn0.c2ln" // of two subjects

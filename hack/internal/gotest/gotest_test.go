@@ -73,8 +73,8 @@ func TestEveryFailureHasItsCommand(t *testing.T) {
 	}
 }
 
-// A test that hangs has no verdict of its own. What it wrote, and where it hangs, is shown
-// all the same, also beside a test that failed before.
+// A test that hangs has no result. The report still shows its output and where it hangs,
+// also next to a test that failed before.
 func TestHangIsShown(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "go.mod"), "module "+Module+"\n\ngo 1.26\n")

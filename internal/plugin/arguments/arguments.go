@@ -62,8 +62,8 @@ func Missing(inputSchema json.RawMessage, values map[string]any) error {
 	return fmt.Errorf("required arguments are missing: %s", strings.Join(missing, ", "))
 }
 
-// Unknown are the arguments that the schema does not name, in order. A tool may take them all the same,
-// unless its schema says that it does not. A schema without properties names nothing, and so misses nothing.
+// Unknown are the arguments that the schema does not name, in order. A tool may still accept them,
+// unless its schema says that it does not. A schema without properties names no arguments, so none is unknown.
 func Unknown(inputSchema json.RawMessage, values map[string]any) []string {
 	d, s, err := read(inputSchema)
 	if err != nil || len(s.properties) == 0 || d.isSpent() {

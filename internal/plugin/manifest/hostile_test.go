@@ -66,7 +66,7 @@ func TestErrors(t *testing.T) {
 				t.Fatalf("got error %v, want %q", err, test.want)
 			}
 			if len(result.Objects) > 0 {
-				t.Error("there is a result all the same")
+				t.Error("there is a result despite the error")
 			}
 		})
 	}

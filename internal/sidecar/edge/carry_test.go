@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 )
 
-// carrying is a Locator that carries every request, and lets this instance answer all the same.
+// carrying is a Locator that carries every request, but lets this instance answer.
 type carrying struct {
 	anything
 	got   func(body []byte, rest io.Reader, refused *Refusal)

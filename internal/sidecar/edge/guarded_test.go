@@ -227,7 +227,7 @@ func TestGuardedCaller(t *testing.T) {
 			t.Errorf("another token of bob is of group %q, want %q", other.Group(), from.Group())
 		}
 	}
-	// Who has no verified token cannot have the name of who has.
+	// A caller without a verified token cannot have the name of a caller with one.
 	h.take(func(a *adapterapi.Access) { a.Mode, a.Rules, a.Blocked = adapterapi.AccessNone, nil, nil })
 	token := h.as("bob")
 	_, _ = h.ask("POST", "/mcp", token, callSearch)

@@ -106,8 +106,8 @@ func (k *Keeper) giveUp(a *attempt) {
 	}
 }
 
-// list asks the server for its catalog. A server that offers too much, or refuses to list it, works
-// all the same.
+// list asks the server for its catalog. A server that offers too much, or refuses to list it, still
+// works.
 func (k *Keeper) list(ctx context.Context, session *mcpprobe.Session) (listing, error) {
 	catalog, err := session.Catalog(ctx)
 	if err == nil {

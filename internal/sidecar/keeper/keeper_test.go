@@ -176,8 +176,8 @@ func TestKeeperFollowsTheServer(t *testing.T) {
 	})
 }
 
-// R11: one that dies is replaced while the state stays ready; it is not when the
-// fresh one cannot be had either, and recovers by itself.
+// R11: the keeper replaces a server that dies, and the state stays ready. If the new server
+// does not start either, the state becomes unready, and recovers without action.
 func TestKeeperReplacesTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{}
@@ -333,7 +333,7 @@ func TestKeeperOfAServerThatWantsInitializeFirst(t *testing.T) {
 	})
 }
 
-// A server that offers more than is taken works all the same.
+// A server that offers more than the keeper accepts still works.
 func TestKeeperOfTooMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKeeper(t, &fleet{}, func(o *Options) { o.Probe.Limits.ItemBytes = 5 })

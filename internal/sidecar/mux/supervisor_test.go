@@ -330,7 +330,7 @@ func TestClose(t *testing.T) {
 			func(ctx context.Context, _ *process) error { <-ctx.Done(); return ctx.Err() },
 			[]string{"start"},
 		},
-		"a start that succeeds all the same": {
+		"a start that still succeeds": {
 			func(ctx context.Context, _ *process) error { <-ctx.Done(); return nil },
 			[]string{"start", "fail: this instance is going away"},
 		},

@@ -11,8 +11,8 @@ import (
 const (
 	// mostPeers bounds the pods that are asked to take one session.
 	mostPeers = 8
-	// nearEnough is how much more of its limit a pod of the same zone may have taken than one of another zone, and is
-	// asked first all the same.
+	// nearEnough is how much more of its limit a pod of the same zone may use than a pod of another zone, and still
+	// be asked first.
 	nearEnough = 0.1
 	// here stands for this pod among the places for a session.
 	here = -1

@@ -39,7 +39,7 @@ func TestCancelledCallIsNotAnswered(t *testing.T) {
 	expect(t, "call with the id again", taken(again), `"id":1,"result":{}`, "end")
 }
 
-// A server need not answer: the call is forgotten all the same.
+// A server need not answer. The session still drops the call.
 func TestCancelledCallIsForgotten(t *testing.T) {
 	h := newHarness(t, testLimits)
 	defer h.End(ErrEnded)

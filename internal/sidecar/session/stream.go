@@ -266,8 +266,8 @@ func (st *Stream) Wrote() {
 
 // MakeRoom takes so many bytes for the session. If the budget has no room, the session gives up
 // events that the client may come back for, and presses other sessions to give way. If that is
-// not enough, MakeRoom takes the bytes all the same, unless the client is slow: then it
-// returns false.
+// not enough, MakeRoom still takes the bytes, unless the client is slow: then it returns
+// false.
 func (s *Session) MakeRoom(bytes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

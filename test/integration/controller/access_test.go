@@ -119,8 +119,8 @@ func TestAccessChangesWithoutRestart(t *testing.T) {
 	g.Expect(templateOf(t, server)).To(Equal(template))
 }
 
-// A server that is refused for another reason enforces what its spec says all the same. The certificates of
-// an issuer are a reference as others are, and none for which pods are replaced.
+// A server that is refused for another reason still enforces its spec. The certificates of an issuer are a
+// reference like others, but a change of them does not replace pods.
 func TestAccessOfRefusedServer(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -151,7 +151,7 @@ func hugeRules(s *mcpv1alpha1.MCPServer) {
 }
 
 // Rules that adapters cannot take are not in effect, and the status says so. The pods keep the last ones, and so
-// does the ConfigMap for pods that start. Settings change all the same.
+// does the ConfigMap for pods that start. Settings still change.
 func TestAccessThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

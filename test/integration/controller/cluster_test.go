@@ -27,8 +27,8 @@ import (
 
 const root = "../../.."
 
-// operatorUser is whom the operator authenticates as. It has the generated roles and
-// nothing more.
+// operatorUser is the user that the operator authenticates as. It has only the generated
+// roles.
 const operatorUser = "slipway-manager"
 
 // cluster is an API server with a kube-controller-manager and the stand-in for a

@@ -81,7 +81,7 @@ func (r *Rights) Filter(method string, answer []byte, e *rpc.Envelope) []byte {
 }
 
 // private returns a list of which the caller sees everything. Other callers may see less, so no cache may
-// give it to them. It refuses only a list of which caches cannot tell whom it is for.
+// give it to them. It refuses a list only if a cache could not tell its audience.
 func (r *Rights) private(answer []byte, e *rpc.Envelope) []byte {
 	found, err := rpc.Find(answer, e.Result, memberKind, memberTTL, memberScope)
 	if err != nil {

@@ -36,7 +36,7 @@ func TestCompileRefuses(t *testing.T) {
 	}
 }
 
-// What each mode gives to whom.
+// The rights that each mode gives to each caller.
 func TestFor(t *testing.T) {
 	all := func(who ...adapterapi.AccessSubject) []adapterapi.AccessRule {
 		return []adapterapi.AccessRule{{Subjects: who, Tools: names{"*"}, Prompts: names{"*"}, Resources: names{"*"}}}
@@ -115,7 +115,7 @@ var onlyAdmins = adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: []ada
 	{Subjects: subjects{group(adapterapi.GroupAuthenticated)}, Tools: names{"search"}, Prompts: names{"*"}},
 }}
 
-// Who may do everything costs nothing, and still is told apart by kind in metrics.
+// A caller with all rights costs no check, and metrics still count its requests by kind.
 func TestEverythingIsAllowed(t *testing.T) {
 	for name, rights := range map[string]*Rights{"no rules": nil, "rules": compile(t, onlyAdmins).For(token("corp:root"))} {
 		t.Run(name, func(t *testing.T) {

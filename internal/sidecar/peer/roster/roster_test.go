@@ -97,7 +97,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A pod that is left out of a list without room for all may be there all the same, unless it is named as gone.
+// A pod that is left out of a list without room for all may still exist, unless the list names it as gone.
 func TestPartialLists(t *testing.T) {
 	r := New()
 	take(t, r, list(t, 1, pod(first), pod(second), pod(uid{3})))

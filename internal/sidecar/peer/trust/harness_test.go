@@ -55,8 +55,8 @@ func dial(t *testing.T, to net.Listener) net.Conn {
 	return conn
 }
 
-// port is the peer port of a pod. It returns what a connection sends, and keeps what has come from
-// whom.
+// port is the peer port of a pod. It returns what a connection sends, and records each sender with
+// its data.
 type port struct {
 	net.Listener
 	got     chan greeting

@@ -140,8 +140,8 @@ func (c *Stateful) take(ctx context.Context, flight *call, response *http.Respon
 }
 
 // isAboutCall says whether an error is about the call, and not about its session. By 404 later
-// revisions say that there is no such method (M-20). Some servers use 404 for a session, and name
-// the call all the same.
+// revisions say that there is no such method (M-20). Some servers use 404 for a session, but still
+// name the call.
 func isAboutCall(flight *call, status int, body []byte) bool {
 	envelope, err := rpc.ScanLenient(body)
 	if err != nil || !envelope.Error.Present() || !rpc.SameID(envelope.ID.Of(body), flight.id) {

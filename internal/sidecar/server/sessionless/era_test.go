@@ -132,8 +132,8 @@ func TestEra(t *testing.T) {
 	}
 }
 
-// B-02: a server that is slow to answer server/discover is asked to initialize, which
-// makes its process useless, but is modern all the same. The next process is not asked.
+// B-02: the adapter asks a server that is slow to answer server/discover to initialize. That
+// makes its process useless, but the server is still modern. The adapter does not ask the next process.
 func TestEraLate(t *testing.T) {
 	for name, refuses := range map[string]bool{"both eras": false, "one era": true} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestEraLate(t *testing.T) {
 	}
 }
 
-// A process that cannot be had is no verdict.
+// A process that cannot start says nothing about the era.
 func TestEraUnknown(t *testing.T) {
 	broken := true
 	s := newStage(t, func(o *Options) {

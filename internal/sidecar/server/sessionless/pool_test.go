@@ -143,7 +143,7 @@ func (s *Server) mirrors() (sum int) {
 	return sum
 }
 
-// A process that cannot be had is not asked for with every request.
+// If no process can start, the pool does not try again with every request.
 func TestPoolWithoutRoom(t *testing.T) {
 	var started atomic.Int32
 	s, first, calls := newPool(t, func(o *Options) {

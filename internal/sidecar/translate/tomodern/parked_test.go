@@ -259,7 +259,7 @@ func TestExpiry(t *testing.T) {
 		p.expect(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":N,"reason":"the client has gone"}}`)
 		s.post(able, "tools/call", toolX+round.with(`"r1":`+accept)).want(failure(-32602, invalid))
 		equal(t, "expired", s.server.Metrics().ExpiredParks.Value(), 1)
-		p.request("4", form) // it asks all the same
+		p.request("4", form) // it still asks
 		p.expect(`{"jsonrpc":"2.0","id":4,"result":{"action":"cancel"}}`)
 		p.answer(atProcess, `"error":{"code":0,"message":"m"}`)
 		s.post(able, "tools/call", toolX)

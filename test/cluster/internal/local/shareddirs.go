@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// sharedDirs are outside the state directory, and are filled all the same by
-// components that cannot be told to use another.
+// sharedDirs are outside the state directory. Components that have no setting for
+// the directory write to them anyway.
 var sharedDirs = []string{"/run/containerd", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers"}
 
 // absentDirs lists the shared directories that are not there, or that were not
