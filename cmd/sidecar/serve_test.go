@@ -134,7 +134,7 @@ func TestServerUID(t *testing.T) {
 		"another user":        {[]string{"--server-uid", "1000"}, other, false},
 		"root is another one": {[]string{"--server-uid", "1000"}, 0, false},
 		"one of two":          {[]string{"--server-uid", "1000", "--server-uid", "1001"}, other, true},
-		"anybody":             {nil, other, true},
+		"any user":            {nil, other, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -122,7 +122,7 @@ const (
 	// AuthenticationKubernetes asks the API server, by TokenReview and
 	// SubjectAccessReview.
 	AuthenticationKubernetes Authentication = "Kubernetes"
-	// AuthenticationNone lets everybody in.
+	// AuthenticationNone accepts every client.
 	AuthenticationNone Authentication = "None"
 )
 

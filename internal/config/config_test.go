@@ -160,7 +160,7 @@ func TestDecode(t *testing.T) {
 			file: header + "concurrency: {probes: 100}\n",
 			want: func(m *Manager) { m.Concurrency.Probes = 100 },
 		},
-		"everybody must authenticate": {
+		"every client must authenticate": {
 			file: header + "auth: {require: All}\n",
 			want: func(m *Manager) { m.Auth.Require = RequireAll },
 		},

@@ -138,7 +138,7 @@ func TestAccessIsWrittenOnce(t *testing.T) {
 		t.Errorf("at rest: %d reads, (-first +again)\n%s", w.reads, cmp.Diff(first.access.Text, again.access.Text))
 	}
 
-	// Another manager writes the same, also before it has asked anybody.
+	// Another manager writes the same, also before it has asked an issuer.
 	w.restart()
 	for range 2 {
 		if again, _ := w.plan(); again.access != first.access || w.reads != 1 || again.waiting != nil || again.refusal != nil {

@@ -40,7 +40,7 @@ const (
 	reasonKeyRotationBlocked = "KeyRotationBlocked"
 )
 
-// event is something that people should hear of.
+// event is something that users should know.
 type event struct {
 	kind   string
 	reason string

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// publish computes the status, writes it if it has changed, and then says what people
-// should hear of. It is called also when a step has failed: the status then says so.
+// publish computes the status, writes it if it has changed, and then emits Events. It also
+// runs when a step has failed: the status then says so.
 func (r *Reconciler) publish(ctx context.Context, s *state, failure error) error {
 	if failure != nil {
 		s.wait(mcpv1alpha1.ReasonRetrying, failure.Error())

@@ -49,7 +49,7 @@ type Options struct {
 	Metadata client.Reader
 	// Live reads from the API server.
 	Live client.Reader
-	// Events takes what people should hear of.
+	// Events records what users should know.
 	Events events.EventRecorder
 	// Images resolves image references.
 	Images ImageResolver

@@ -16,7 +16,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	var counts memory
 	unasked := map[types.UID]prober.Result{"a": {}}
 	if more := counts.refusedSince(unasked); len(more) != 0 {
-		t.Errorf("before anybody was asked: %v", more)
+		t.Errorf("before the first report: %v", more)
 	}
 	for i, step := range []struct {
 		refused map[types.UID]uint64

@@ -65,7 +65,7 @@ func TestRequireAuth(t *testing.T) {
 	}
 }
 
-// Adapters of a server that lacks auth get a document that refuses everybody, whatever else the spec says.
+// Adapters of a server that lacks auth get a document that refuses every client, whatever else the spec says.
 func TestAccessWithoutRequiredAuth(t *testing.T) {
 	w := newAccessWorld(t)
 	w.server.Spec.Auth = nil
@@ -85,6 +85,6 @@ func TestAccessWithoutRequiredAuth(t *testing.T) {
 	}
 	w.server.Spec.Access = nil
 	if accessOf(s) == nil {
-		t.Error("the status does not say whether adapters refuse everybody")
+		t.Error("the status does not say whether adapters refuse every client")
 	}
 }

@@ -131,7 +131,7 @@ func (r *Reconciler) writeKeys(ctx context.Context, s *state, step rotation.Step
 	return nil
 }
 
-// keysAfter are the keys after a step, and what users should hear of it.
+// keysAfter returns the keys after a step, and a note on it for users.
 func (s *state) keysAfter(step rotation.Step) (change workload.KeysChange, note string) {
 	change = workload.KeysChange{Ring: s.keys.ring, Request: s.keys.honored, Changed: s.now}
 	switch step {

@@ -15,7 +15,7 @@ import (
 const sessionsEvery = time.Minute
 
 // sessionsOf is the number of sessions to publish: the one that was published, until
-// it has changed by a tenth and a minute has passed. Everybody who watches MCPServers gets
+// it has changed by a tenth and a minute has passed. Every client that watches MCPServers gets
 // every change.
 func sessionsOf(s *state) *int32 {
 	if len(s.results) == 0 {
@@ -28,7 +28,7 @@ func sessionsOf(s *state) *int32 {
 	var open int64
 	for pod, result := range s.results {
 		if result.Report == nil && published != nil && !terminating[pod] {
-			return published // until everybody has told who does not end
+			return published // until every pod that does not end has reported
 		}
 		open += result.Sessions.Open
 	}

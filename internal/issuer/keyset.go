@@ -22,7 +22,7 @@ const (
 	maxKeyIDBytes  = 256
 )
 
-const warningPrivate = "it publishes a private key: this key does not count, because anybody can sign with it"
+const warningPrivate = "it publishes a private key: this key does not count, because anyone can sign with it"
 
 // publicKey has the members of a JWK that are kept, in their order.
 type publicKey struct {

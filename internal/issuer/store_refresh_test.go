@@ -21,7 +21,7 @@ func TestRefresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Options{})
 		b.run(t)
-		b.Refresh(corp) // before anybody follows it
+		b.Refresh(corp) // before any server follows it
 		b.Follow(server("a"), []Source{corp})
 		b.Refresh(corp) // before it was asked
 		synctest.Wait()

@@ -120,7 +120,7 @@ func TestFollow(t *testing.T) {
 			b.Follow(server(fmt.Sprintf("echo-%d", i)), []Source{source})
 		}
 		if _, known := b.Get(corp); known {
-			t.Error("keys are known before anybody was asked")
+			t.Error("keys are known before the first fetch")
 		}
 		b.run(t)
 		synctest.Wait()

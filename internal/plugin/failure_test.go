@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A user without a kubeconfig is not told of a connection to a port that the user has never heard of.
+// For a user without a kubeconfig, the error does not name a connection to a default port.
 func TestNoKubeconfig(t *testing.T) {
 	for name, test := range map[string]struct{ address, want string }{
 		"no kubeconfig":        {noCluster, "no kubeconfig names a cluster"},

@@ -61,7 +61,7 @@ type world struct {
 	pushF   func(ctx context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error)
 }
 
-// inWorld runs a test in which time passes only when everybody waits.
+// inWorld runs a test in which time passes only when all goroutines wait.
 func inWorld(t *testing.T, options Options, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

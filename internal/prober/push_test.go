@@ -237,8 +237,8 @@ func TestAccessInResults(t *testing.T) {
 	})
 }
 
-// The manager hears of an unknown key early enough to fetch it, and to send pods the document with it, within
-// what is promised. A second of that is for the fetch, the reconciliation and the push.
+// The manager learns of an unknown key early enough to fetch it, and to send pods the document with it, within
+// the promised time. A second of that time is for the fetch, the reconciliation and the push.
 func TestUnknownKeyIsToldInTime(t *testing.T) {
 	for range 20 { // each interval is another
 		inWorld(t, Options{}, func(t *testing.T, w *world) {

@@ -28,7 +28,7 @@ const (
 )
 
 // maxListed bounds tools and prompts together, as JSON, so that an MCPServer stays below 48 KiB:
-// everybody who watches MCPServers gets all of it with every change of a status.
+// every client that watches MCPServers gets all of it with every change of a status.
 const maxListed = 28 << 10
 
 // summarize makes of a catalogue what a status has of it. It takes whatever the

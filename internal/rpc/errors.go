@@ -37,7 +37,7 @@ const (
 type Error struct {
 	Code   int
 	Offset int    // where in the bytes it was noticed
-	Reason string // one of a fixed set, safe to show to anybody
+	Reason string // one of a fixed set, safe to show to any client
 }
 
 func (e *Error) Error() string {

@@ -157,7 +157,7 @@ func TestEveryFrontHasTheSameVerdicts(t *testing.T) {
 	}
 }
 
-// Without tokens, rules are for everybody, and hidden tools are hidden from everybody.
+// Without tokens, rules apply to every caller, and hidden tools are hidden from every caller.
 func TestEveryFrontHasTheSameVerdictsWithoutTokens(t *testing.T) {
 	t.Parallel()
 	everything := maps.Clone(verdicts["root"])

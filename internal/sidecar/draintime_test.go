@@ -15,7 +15,7 @@ type seconds float64
 
 func (s seconds) long() time.Duration { return time.Duration(float64(s) * float64(time.Second)) }
 
-// The deadline of a drain is the earliest that anybody knows. Sessions stay until shortly before that.
+// The deadline of a drain is the earliest that the adapter knows. Sessions stay until shortly before that.
 func TestDrainTime(t *testing.T) {
 	t.Parallel()
 	type said map[seconds]roster.Ending // by when the list comes, from the beginning of the drain

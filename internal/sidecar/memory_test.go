@@ -9,8 +9,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// Memory that a burst has left behind is collected soon after it, without anybody asking.
-// Parallel tests would not let the process come to rest.
+// The adapter collects the memory of a burst soon after it, without a request.
+// Parallel tests would keep the process busy.
 func TestMemoryIsGivenBackAtRest(t *testing.T) {
 	startAdapter(t, nil)
 	collected := make(chan struct{})

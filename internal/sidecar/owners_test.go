@@ -201,7 +201,7 @@ func TestServerAsksForATokenLater(t *testing.T) {
 }
 
 // A token that is refreshed while a call waits for its client's input changes nothing, and
-// for everybody else the call does not exist.
+// for every other client the call does not exist.
 func TestParkedCallsBelongToTheirPrincipal(t *testing.T) {
 	t.Parallel()
 	_, url := startAdapter(t, nil)

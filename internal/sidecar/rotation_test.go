@@ -150,7 +150,7 @@ func (r *rotating) step(name string, ring adapterapi.Keyring, order []int) {
 }
 
 // Sessions that were opened before, during and after a rotation go on at every replica, in whatever order the replicas read
-// the Secret. What a dropped key has sealed is nothing that anybody knows.
+// the Secret. No replica knows what a dropped key has sealed.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	r := startRotating(t, 3)

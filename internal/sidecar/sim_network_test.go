@@ -58,7 +58,7 @@ func (n *simNet) attach(name string, address netip.Addr) *simHost {
 	return h
 }
 
-// detach takes a host away, without a word to anybody. Its address may be of another one at once.
+// detach takes a host away without telling another host. A new host can get its address at once.
 func (n *simNet) detach(h *simHost) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -177,7 +177,7 @@ func volumes(in Input) []*corev1ac.VolumeApplyConfiguration {
 	all := []*corev1ac.VolumeApplyConfiguration{
 		corev1ac.Volume().WithName(sharedVolume).
 			WithEmptyDir(corev1ac.EmptyDirVolumeSource().WithMedium(corev1.StorageMediumMemory)),
-		// Readable for everybody who has it mounted, which is the adapter: the files
+		// Readable for every container that mounts it. Only the adapter does: the files
 		// belong to root, and it does not run as root.
 		corev1ac.Volume().WithName(keysVolume).
 			WithSecret(corev1ac.SecretVolumeSource().WithSecretName(KeysSecretName(in.Server)).WithDefaultMode(0o444).WithItems(

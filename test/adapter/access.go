@@ -64,7 +64,7 @@ func Issuer(t testing.TB, url, audience string, keys jose.JSONWebKeySet) adapter
 	return issuer
 }
 
-// Everything allows everybody with a token to use everything that the rule does not limit.
+// Everything allows every caller with a token to use everything that the rule does not limit.
 func Everything() adapterapi.AccessRule {
 	all := []string{"*"}
 	return adapterapi.AccessRule{

@@ -156,7 +156,7 @@ func mcpServer() http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 }
 
-// guard is a tiny resource server. It wants scope use of everybody, and scope write of those who call write.
+// guard is a tiny resource server. It requires the scope use of every client, and the scope write of clients that call write.
 type guard struct {
 	url    string
 	server *authserver.Server

@@ -93,7 +93,7 @@ func openGate(ctx context.Context) *wayIn {
 		proxy:    net.JoinHostPort(address, strconv.Itoa(proxyPort)),
 		registry: net.JoinHostPort(address, strconv.Itoa(registryPort)),
 	}
-	// A ready pod is behind its Service only when every node has heard of it.
+	// The Service reaches a ready pod only once every node has updated its rules.
 	Eventually(func() error {
 		for _, address := range []string{g.proxy, g.registry} {
 			probe, err := net.Dial("tcp", address)

@@ -37,7 +37,7 @@ var _ = Describe("Newcomers", Label("replicas"), func() {
 		}
 
 		By("coming to a cordoned pod")
-		// The manager chooses the pod with the fewest sessions, so it has to have heard of all.
+		// The manager chooses the pod with the fewest sessions, so it must know all session counts.
 		awaitStatus(ctx, server, 3*time.Minute, HaveField("Status.Sessions", HaveValue(BeEquivalentTo(3*full+some+few))))
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Replicas = new(int32(4)) })
 		Eventually(metricOf).WithContext(ctx).WithArguments(leaving, "slipway_adapter_cordoned").Should(Equal("1"), "the pod with the fewest sessions is cordoned")

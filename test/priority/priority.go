@@ -1,4 +1,4 @@
-// Package priority has the attackers of tests leave the CPU to everybody else.
+// Package priority gives the attackers of tests the lowest CPU priority.
 package priority
 
 import (

@@ -20,8 +20,8 @@ const (
 )
 
 // commandBytes bounds the command in its encoded form. What has no bound of its own is small, so
-// that a status stays below 48 KiB: everybody who watches MCPServers gets all of it with every
-// change.
+// that a status stays below 48 KiB: every client that watches MCPServers gets all of it with
+// every change.
 const commandBytes = 2 << 10
 
 // Representative is the catalogue that stands for the server: the one that most

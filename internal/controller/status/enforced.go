@@ -17,7 +17,7 @@ type enforcement struct {
 	old     []string // their adapters cannot read it
 	behind  []string // they enforce another one
 	unheard []string // they were not asked yet
-	// believed says that an earlier manager has heard of all of those that they enforce it.
+	// believed says that all of these instances told an earlier manager that they enforce it.
 	believed bool
 }
 

@@ -86,7 +86,7 @@ func (v *view) servingWith(outcome prober.Outcome) []*instance {
 	return found
 }
 
-// told is what was heard of the first of some instances.
+// told is what the first of some instances reported.
 func told(found []*instance) string {
 	text := "pod " + found[0].pod.Name + ": " + found[0].message
 	if others := len(found) - 1; others > 0 {

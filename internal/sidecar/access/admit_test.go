@@ -218,7 +218,7 @@ func TestChallengeIsQuoted(t *testing.T) {
 	}
 }
 
-// Whether anybody is asked for a token is for the document to say, or for the options if there is none.
+// The document decides whether callers need a token, or the options if there is no document.
 func TestAdmitWithoutTokens(t *testing.T) {
 	corp := startIssuer(t)
 	stale := []string{"Bearer of.a.server"}

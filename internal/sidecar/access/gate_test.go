@@ -294,7 +294,7 @@ func TestKeeps(t *testing.T) {
 		}
 	}
 	if g := newGate(t, nil); !g.Keeps(alice) || !g.Keeps(nil) {
-		t.Error("there is no document that could leave anybody nothing")
+		t.Error("there is no document that could leave a caller without rights")
 	}
 }
 

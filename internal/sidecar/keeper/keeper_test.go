@@ -242,7 +242,7 @@ func TestKeeperOfANoisyServer(t *testing.T) {
 				t.Errorf("said of the same: %s %q", state.Reason, got)
 			}
 			if got := fault.Brief(state.Err); got != want {
-				t.Errorf("said to everybody: %q", got)
+				t.Errorf("sent to all clients: %q", got)
 			}
 			<-changed
 		}

@@ -232,7 +232,7 @@ func (m *model) checkLiveness(w world) {
 	}
 }
 
-// settle has the newest list reach everybody.
+// settle delivers the newest list to every pod.
 func (m *model) settle(w *world) {
 	w.publish()
 	for i := range w.pods {

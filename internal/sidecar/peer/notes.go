@@ -98,7 +98,7 @@ func (n *notes) left(pod [16]byte, now time.Time, unlisted bool) {
 	n.writeLocked(pod, note{gone: now, unlisted: unlisted})
 }
 
-// silent remembers that nothing was heard of a pod, and returns for how long.
+// silent records that a pod did not answer, and returns for how long.
 func (n *notes) silent(pod [16]byte, now time.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

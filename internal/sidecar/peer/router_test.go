@@ -94,7 +94,7 @@ func (l *lonely) postTo(t *testing.T, session, body string) *httptest.ResponseRe
 	return w
 }
 
-// A session is over when nothing was heard of its pod for a while. A pod that can be reached and takes no connection
+// A session is over when its pod does not answer for a while. A pod that can be reached and takes no connection
 // has much longer, and a limit of this pod says nothing of the other.
 func TestWhatCountsAsSilence(t *testing.T) {
 	t.Parallel()

@@ -88,7 +88,7 @@ func TestMetadataPaths(t *testing.T) {
 	}
 }
 
-// A document is for everybody, so the server is not told who asks, and says nothing that
+// A document is for every client, so the server does not learn who asks, and says nothing that
 // is for one client.
 func TestMetadataHeaders(t *testing.T) {
 	b := newBackend(t, http.HandlerFunc(publisher))

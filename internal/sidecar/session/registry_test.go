@@ -310,7 +310,7 @@ func TestDrainWaitsForServers(t *testing.T) {
 	}
 }
 
-// The adapter hears of a session with the request that opened it.
+// The adapter learns of a session from the request that opened it.
 func TestRegistryTellsOfOpenedSessions(t *testing.T) {
 	type key struct{}
 	var told []Member

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
 )
 
-// ruled is a session whose client has the rights that a document gives to everybody.
+// ruled is a session whose client has the rights that a document gives to every caller.
 type ruled struct {
 	*harness
 	gate       *access.Gate

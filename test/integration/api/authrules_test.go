@@ -33,7 +33,7 @@ func allRules() map[string]rule {
 
 // authRules are the rules of spec.auth, spec.access and spec.audit.
 var authRules = map[string]rule{
-	"auth without anybody whose tokens count": {
+	"auth without an issuer": {
 		valid:   auth(`kubernetes: {}`),
 		invalid: auth(`mode: Required`),
 		want:    `spec.auth: Invalid value: auth needs kubernetes, issuers or both: say whose tokens count`,

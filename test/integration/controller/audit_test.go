@@ -10,7 +10,7 @@ import (
 
 var audit = flag.Bool("audit", false, "have the API server write down what the operator asks of it")
 
-// auditPolicy is about the operator only: what everybody else asks would be most of the log.
+// auditPolicy is for the operator only. Requests of other clients would be most of the log.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy

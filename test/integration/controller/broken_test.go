@@ -306,7 +306,7 @@ func deny(t *testing.T, namespace string, what admissionv1.Rule, unless admissio
 	return binding
 }
 
-// A server whose key for sessions cannot be stored works, and users hear of it once.
+// A server whose key for sessions cannot be stored still works, and the operator reports it once.
 func TestSessionsSecretThatIsRefused(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

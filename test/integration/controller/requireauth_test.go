@@ -56,8 +56,8 @@ func addAuth(s *mcpv1alpha1.MCPServer) {
 	}}}
 }
 
-// A platform team that requires auth closes the servers that are open, without touching their pods, and
-// people hear of it. New ones get no pods.
+// If a platform team requires auth, the operator closes open servers without touching their pods, and
+// reports it in an Event. New servers without auth get no pods.
 func TestAuthIsRequiredOfAll(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -373,7 +373,7 @@ func (s *server) sleep(id string, d time.Duration) {
 func (s *server) ask(id, text string) {
 	s.mu.Lock()
 	s.asked++
-	own := strconv.Itoa(s.asked) // small numbers, like everybody's
+	own := strconv.Itoa(s.asked) // small numbers, as in most clients
 	answer := make(chan json.RawMessage, 1)
 	s.answers[own] = answer
 	s.mu.Unlock()

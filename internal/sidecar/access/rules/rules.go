@@ -98,7 +98,7 @@ func union(list, more []string) []string {
 	return list
 }
 
-// open reports whether everybody may do everything but call hidden tools.
+// open reports whether every caller may do everything but call hidden tools.
 func (p *Policy) open() bool {
 	return p.mode == adapterapi.AccessOfServer || p.mode == adapterapi.AccessNone && len(p.rules) == 0
 }

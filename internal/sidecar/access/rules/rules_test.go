@@ -109,7 +109,7 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// onlyAdmins has rules of which corp:root gets everything, and everybody else all prompts and one tool.
+// onlyAdmins has rules that give corp:root everything, and every other caller all prompts and one tool.
 var onlyAdmins = adapterapi.Access{Mode: adapterapi.AccessRequired, Rules: []adapterapi.AccessRule{
 	{Subjects: subjects{user("corp:root")}, Tools: names{"*"}, Prompts: names{"*"}, Resources: names{"*"}},
 	{Subjects: subjects{group(adapterapi.GroupAuthenticated)}, Tools: names{"search"}, Prompts: names{"*"}},

@@ -11,7 +11,7 @@ import (
 // maxDepth bounds how deep the values of a header or of claims are nested.
 const maxDepth = 16
 
-// object is a JSON object that reads the same to everybody. Its members are those of encoding/json, with
+// object is a JSON object that every parser reads the same way. Its members are those of encoding/json, with
 // a json.Number for a number, and an object for an object. Names count exactly: ISS is not iss.
 type object map[string]any
 

@@ -150,7 +150,7 @@ func (l *link) failed(next *stream) time.Duration {
 	}
 	if !l.older {
 		l.older = true
-		l.news.options.Log.Info("Clients that listen here do not hear of changes at a pod of an older version", "pod", l.pod.Address.String())
+		l.news.options.Log.Info("Clients that listen here get no notifications of changes at a pod of an older version", "pod", l.pod.Address.String())
 	}
 	return olderRetry
 }

@@ -94,7 +94,7 @@ func (p *process) joinForeignLocked(f *foreign, to *foreignSubscriber) {
 	if s.foreignURIs.count(to.filter, 1); s.foreignURIs.areTooMany() {
 		s.foreignURIs.count(to.filter, -1)
 		to.filter.URIs = nil
-		p.options.Log.Info("Clients of other pods hear of no resource that changes here, because they subscribe to too many", "limit", maxURIs)
+		p.options.Log.Info("Clients of other pods get no notifications of resources that change here, because they subscribe to too many", "limit", maxURIs)
 	}
 	s.incomplete = s.incomplete || !s.requested.Includes(to.filter)
 }

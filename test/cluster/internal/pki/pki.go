@@ -24,7 +24,7 @@ import (
 const (
 	validity = 365 * 24 * time.Hour
 	// renewal is how long before its end a certificate is renewed: longer
-	// than anybody leaves a test cluster running.
+	// than a test cluster runs.
 	renewal = 30 * 24 * time.Hour
 )
 
