@@ -12,7 +12,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
-	t.Setenv(socketVariable, filepath.Join(t.TempDir(), "nobody"))
+	t.Setenv(socketVariable, filepath.Join(t.TempDir(), "no-host"))
 	tests := map[string]struct {
 		args   []string
 		code   int

@@ -18,8 +18,8 @@ const (
 
 	// doubtLimit is how long after the end of a session the sweeper waits for processes
 	// that it cannot read. A process in mid-exit has no environment, and still has its
-	// children. A process that has started without an environment looks the same for
-	// ever.
+	// children. A process that has started without an environment always looks the
+	// same.
 	doubtLimit = 2 * time.Second
 )
 

@@ -70,7 +70,7 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 	leave := make(chan struct{})
 	server := &httpServer{noDiscover: true, initialize: agreeToInitialize, call: func(w http.ResponseWriter, r *http.Request, id string, body []byte) {
 		inCall <- struct{}{}
-		if bytes.Contains(body, []byte(`"for ever"`)) {
+		if bytes.Contains(body, []byte(`"hang"`)) {
 			<-r.Context().Done()
 			return
 		}
@@ -83,7 +83,7 @@ func TestDrainLetsTranslatedCallsFinish(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		if response, err := native.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"x":"for ever"}}}`); err == nil {
+		if response, err := native.post(t.Context(), `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"t","arguments":{"x":"hang"}}}`); err == nil {
 			_ = response.Body.Close()
 		}
 	}()

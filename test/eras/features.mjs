@@ -46,7 +46,7 @@ const features = {
     equal((await peer.prompt('greeting', { name: 'Ada' })).messages[0].content.text, 'Greet Ada.');
   },
 
-  // What happens before a stream is open is told to nobody, so it happens until it is told.
+  // The adapter drops notifications while no stream is open, so repeat the change until one arrives.
   async list_changed(peer, key) {
     await peer.followTools();
     const before = peer.listChanges();

@@ -47,7 +47,7 @@ export async function main(connect) {
       report[name] = String(error?.message ?? error);
     }
   };
-  // Whoever is sent to the browser comes back with a code, and tries again.
+  // A user that is sent to the browser comes back with a code, and retries.
   const loggedIn = async (run) => {
     try {
       return await run();

@@ -207,7 +207,7 @@ func TestEditedObjectsAreHealed(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	g.Expect(shared.client.Get(t.Context(), name, deployment)).To(Succeed())
 	image := deployment.Spec.Template.Spec.Containers[0].Image
-	change(t, deployment, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "somebody/elses:1" })
+	change(t, deployment, func(d *appsv1.Deployment) { d.Spec.Template.Spec.Containers[0].Image = "another/image:1" })
 	g.Eventually(func() string {
 		g.Expect(shared.client.Get(t.Context(), name, deployment)).To(Succeed())
 		return deployment.Spec.Template.Spec.Containers[0].Image

@@ -15,7 +15,7 @@ class Session {
     this.fail = () => {};
   }
 
-  // operate does something with the SDK. It ends, too, if the SDK would wait for ever.
+  // operate does something with the SDK. It also ends if the SDK would never return.
   async operate({ ms, cut = 0 }, use) {
     const reply = { before: this.witness.told };
     this.asked = 0;

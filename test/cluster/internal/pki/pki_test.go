@@ -55,7 +55,7 @@ func TestEnsureRenewsWhatIsNeeded(t *testing.T) {
 			new:  []string{"server"},
 		},
 		"other subject": {
-			want: changed(func(c []Certificate) { c[2].Organization = "nobody" }),
+			want: changed(func(c []Certificate) { c[2].Organization = "others" }),
 			new:  []string{"client"},
 		},
 		"authority lost": {
