@@ -16,7 +16,7 @@ import (
 
 // takeLeave forgets a server that was deleted, and has the prober look after its pods until they are gone: each has to
 // be told that it need not wait for its sessions. The server itself may be gone before its pods are even deleted,
-// because there is no finalizer. So the prober goes by what it was told last.
+// because there is no finalizer. So the prober uses the last instances that it got.
 func (r *Reconciler) takeLeave(ctx context.Context, name types.NamespacedName) (reconcile.Result, error) {
 	left, err := r.leftBehind(ctx, name)
 	if err != nil {

@@ -20,9 +20,9 @@ type memory struct {
 	access  knownAccess
 	bundles map[mcpv1alpha1.ConfigMapKey]knownBundle // certificates of issuers
 	warned  map[string]bool                          // reasons of warning Events, until the reason is gone
-	refused map[types.UID]uint64                     // refusals of each pod that were told
+	refused map[types.UID]uint64                     // refusals of each pod that the operator has reported
 
-	instances []prober.Instance // of which the prober was told last
+	instances []prober.Instance // that the prober last got
 	scaleDown scaleDown
 	ranked    string // the template for which deletion costs were written last
 
@@ -56,7 +56,7 @@ func (m *memories) of(server types.NamespacedName) *memory {
 	return m.servers[server]
 }
 
-// instances are those of which the prober was told last.
+// instances returns the instances that the prober last got.
 func (m *memories) instances(server types.NamespacedName) []prober.Instance {
 	m.mu.Lock()
 	defer m.mu.Unlock()

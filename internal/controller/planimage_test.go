@@ -20,7 +20,7 @@ func imageServer(transport mcpv1alpha1.TransportType) *mcpv1alpha1.MCPServer {
 	return server
 }
 
-// What the user is told of a registry's errors, with each try.
+// What the status says about a registry's errors, with each retry.
 func TestRegistryErrors(t *testing.T) {
 	const commandHint = "spec.command"
 	for kind, test := range map[registry.Kind]struct {

@@ -59,8 +59,8 @@ func Trim(object any) (any, error) {
 	return cache.TransformStripManagedFields()(object)
 }
 
-// trimPod drops what neither a status is computed from nor other pods are told: the specs of a thousand pods are most
-// of the memory of a cache that holds them.
+// trimPod drops what neither the status nor the lists of pods need: the specs of a thousand pods are most of the memory
+// of a cache that holds them.
 func trimPod(object any) (any, error) {
 	if pod, ok := object.(*corev1.Pod); ok {
 		kept := corev1.PodSpec{NodeName: pod.Spec.NodeName, TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds}

@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 )
 
-// An adapter whose server fails is told from one that is full, and both say why.
+// The probe distinguishes an adapter whose server fails from a full one, and both errors say why.
 func TestBusy(t *testing.T) {
 	const refusal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server could not be started:\nsignal 9"}}`
 	for name, test := range map[string]struct {

@@ -100,7 +100,7 @@ type lifeline struct {
 	tokens bearer.Source // nil if requests get none
 }
 
-// lifeline opens one. A server that is not there is told at once.
+// lifeline opens a lifeline. It fails at once if the server does not exist.
 func (e *environment) lifeline(ctx context.Context, name string) (*lifeline, error) {
 	api, server, err := e.server(ctx, name)
 	if err != nil {

@@ -282,8 +282,8 @@ func (i *instance) unanswered(err error, now time.Time) {
 	}
 }
 
-// postponed takes in that there was no memory to read the catalogue. That is told when
-// it lasts.
+// postponed records that there was no memory to read the catalog. The prober reports that
+// only if it lasts.
 func (i *instance) postponed() {
 	i.askNext = false
 	i.noRoom++

@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-// The first process that fails is told at once, further ones once a minute, and the end of all
-// failures at once.
+// The prober reports the first failed process at once, more of them once a minute, and the end of
+// all failures at once.
 func TestFailingProcessesAreTold(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		say := func(processes adapterapi.Processes) {

@@ -220,7 +220,7 @@ func TestAccessInResults(t *testing.T) {
 		if got := w.result("a").Access; got == nil || got.Digest != three.Digest || w.takeTold() != 1 {
 			t.Errorf("after a change without a report: %+v", got)
 		}
-		// A token of an unknown key is told once.
+		// The prober reports a token of an unknown key once.
 		w.adapterWith(accessDocument, &inEffect)
 		unknown := *stateOf(three)
 		unknown.UnknownKeys = []string{"corp", "agency"}

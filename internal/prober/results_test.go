@@ -38,7 +38,7 @@ func TestSessionsAreToldOnceAMinute(t *testing.T) {
 		if got := w.result("a").Sessions.Open; got < 500 {
 			t.Errorf("got %d sessions: they are not held back", got)
 		}
-		// The last change is told, too, and then there is silence.
+		// The prober reports the last change, too, and nothing after it.
 		w.replyWith(good("1", 7))
 		w.pass(2 * time.Minute)
 		if told := w.takeTold(); told == 0 {

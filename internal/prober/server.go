@@ -20,7 +20,7 @@ type server struct {
 	peers    adapterapi.Document  // the list
 	listedAt time.Time            // when it was made
 	gone     departures           // pods that lists name as gone
-	crowded  bool                 // a list had no room for all pods, which was told
+	crowded  bool                 // a list had no room for all pods, and the prober has reported it
 
 	counts counts    // as they were when Notify was last called
 	words  bool      // some have changed since

@@ -66,8 +66,8 @@ func TestOldestTransportNeedsTokens(t *testing.T) {
 	}
 }
 
-// A client that lacks a scope is told which one, for all that this call needs. With it, the same session
-// goes on.
+// If the token lacks a scope, the challenge names all scopes that the call needs. With them, the client can
+// continue the same session.
 func TestStepUp(t *testing.T) {
 	t.Parallel()
 	g := newGuard(t, nil)

@@ -29,8 +29,8 @@ func listAndLeave(t *testing.T, url string) *client {
 	return c
 }
 
-// A server whose slots are taken ends a session that its client has left, and none that
-// is used. The client is told why if it comes back.
+// An adapter whose slots are taken ends a session that its client has left, but no session
+// in use. If the client comes back, the adapter tells it why.
 func TestFullServerMakesRoom(t *testing.T) {
 	t.Parallel()
 	const text = `"text":"`

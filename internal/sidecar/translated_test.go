@@ -18,7 +18,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// One change is told once, however many calls are in flight.
+// A client gets one notification of a change, however many calls are in flight.
 func TestNewsAreToldOnce(t *testing.T) {
 	t.Parallel()
 	leave := make(chan struct{})

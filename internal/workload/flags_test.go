@@ -18,8 +18,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/servers"
 )
 
-// The programs take the arguments that pods give them. Each is told one thing more at
-// the end, about which it complains only when everything before it was fine.
+// The programs accept the arguments that pods give them. The test appends a wrong argument,
+// which a program rejects only if everything before it was fine.
 func TestProgramsTakeTheArguments(t *testing.T) {
 	dir := t.TempDir()
 	if err := servers.BuildAll(t.Context(), dir, "cmd/sidecar", "cmd/launcher"); err != nil {
@@ -114,7 +114,7 @@ func TestStartTimeout(t *testing.T) {
 	}
 }
 
-// The adapter is told of the memory limit that its container has, and of none if it has none.
+// The adapter gets the memory limit of its container as a flag, and no flag if there is none.
 func TestMemoryOfTheAdapter(t *testing.T) {
 	limited := func(memory string) *corev1.ResourceRequirements {
 		return &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memory)}}
@@ -174,8 +174,8 @@ func TestAdapterTakesItsDefaultMemory(t *testing.T) {
 	}
 }
 
-// What the spec's comments promise for what is left out is what the adapter does when
-// it is told nothing.
+// The defaults in the comments of the spec are the defaults of the adapter without
+// arguments.
 func TestAdapterDefaultsAreThoseOfTheSpec(t *testing.T) {
 	session := readInput(t, "minimal").Server.Spec.Session
 	got := config.Defaults()

@@ -48,7 +48,7 @@ func processCrashes(o Observed) string {
 		how = "ended by themselves or could not be started"
 	}
 	cause := p.Cause
-	// A remedy is told only where it fits most failures.
+	// The message names a remedy only if it fits most failures.
 	remedy := fmt.Sprintf("see kubectl logs -n %s -l %s -c %s", o.Server.Namespace, o.Selector, mcpv1alpha1.ContainerServer)
 	switch {
 	case p.OutOfMemory*2 >= failed:

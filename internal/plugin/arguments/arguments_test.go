@@ -132,7 +132,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A typing error in the name of an optional argument is told, where the schema names any.
+// Unknown reports a typo in the name of an optional argument, if the schema names any.
 func TestUnknown(t *testing.T) {
 	for schema, want := range map[string][]string{
 		`{"properties":{"a":{},"b":{}}}`: {"bb", "c"},

@@ -72,7 +72,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// All problems of all files are told at once.
+// The error lists all problems of all files at once.
 func TestAllErrorsAtOnce(t *testing.T) {
 	_, err := Import([]File{
 		{"one", []byte(`{"mcpServers": {"a": {"command": 1}, "b": {"command": "npx", "args": 2}}}`)},

@@ -69,7 +69,7 @@ func TestNewPackageIsImported(t *testing.T) {
 	}
 }
 
-// What is wrong is told by flag, all at once, with what is allowed.
+// The error lists all wrong flags at once, with the allowed values.
 func TestNewRefuses(t *testing.T) {
 	fine := Request{Name: "tickets", Image: "tickets", Transport: "stdio"}
 	const nameRule = "it must have at most 63 lower-case letters, digits and '-', begin with a letter and not end with '-'"

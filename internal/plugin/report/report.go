@@ -54,7 +54,7 @@ type Source struct {
 	OpenMetrics func(context.Context, types.NamespacedName) (io.ReadCloser, error)
 }
 
-// Watcher is told how a report goes.
+// Watcher gets the progress of a report.
 type Watcher struct {
 	// Begin is called before each server.
 	Begin func(server types.NamespacedName, number, of int)

@@ -126,7 +126,7 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// A rollout that does not come up leaves what works alone, and is told.
+// A rollout that does not come up does not touch the working pods, and the status reports it.
 func TestBrokenRollout(t *testing.T) {
 	t.Parallel()
 	namespace, server := readyServer(t)

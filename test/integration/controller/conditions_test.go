@@ -98,7 +98,7 @@ func forbid(t *testing.T, namespace string, name corev1.ResourceName, object cli
 	return quota
 }
 
-// Instances that offer different things work, and that is told.
+// Instances that offer different catalogs work, and the status reports the difference.
 func TestInstancesDisagree(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -52,8 +52,8 @@ func instanceOf(t *testing.T, server *mcpv1alpha1.MCPServer, pod *corev1.Pod) fu
 	}
 }
 
-// A pod that was deleted is in the status and in the lists, with its sessions, until it is gone. It is told how long it
-// has, if that is less than it thinks.
+// A deleted pod stays in the status and in the lists, with its sessions, until it is gone. The manager tells the pod how
+// much time it has, if that is less than the pod's template says.
 func TestDeletedPodIsShownUntilItIsGone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -84,7 +84,7 @@ func TestDeletedPodIsShownUntilItIsGone(t *testing.T) {
 	g.Expect(instanceOf(t, server, going)()).To(BeEmpty())
 }
 
-// A pod that is deleted with less time than its template gives it is told so, also if it is the only one.
+// If a pod is deleted with less time than its template gives it, the manager tells the pod, even if it is the only one.
 func TestOnlyPodIsToldHowLongItHas(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -100,8 +100,8 @@ func TestOnlyPodIsToldHowLongItHas(t *testing.T) {
 	g.Eventually(func() int64 { return c.entry(pod.UID, pod.UID).DrainSeconds }).WithTimeout(hang.Guard).Should(BeEquivalentTo(7))
 }
 
-// The only pod of a server is deleted by force. The pod that replaces it is told that it is gone, though the two were never
-// there at the same time.
+// The only pod of a server is deleted by force. The manager tells the pod that replaces it that the old pod is gone, although
+// the two never existed at the same time.
 func TestOnlyPodIsToldWhatIsGone(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -120,8 +120,8 @@ func TestOnlyPodIsToldWhatIsGone(t *testing.T) {
 	g.Eventually(c.gone).WithArguments(next()).WithTimeout(hang.Guard).Should(Equal([]string{string(pods[0].UID)}))
 }
 
-// The pods of a server that is stopped or deleted need not wait for their sessions. They are told so, also after the
-// MCPServer itself is gone.
+// The pods of a server that is stopped or deleted need not wait for their sessions. The manager tells them so, even after
+// the MCPServer itself is gone.
 func TestPodsAreToldThatAllEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *mcpv1alpha1.MCPServer){

@@ -120,7 +120,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// The window moves on, and the most frequent cause in it is told.
+// The window moves on, and the report names the most frequent cause in it.
 func TestRecent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recent

@@ -15,8 +15,8 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// R09: a process dies with a message half written to it. The sender is told; no deadline
-// is needed for that, also if another process still holds the dead one's input.
+// R09: a process dies with a message half written to it. The sender gets an error without
+// waiting for a deadline, even if another process still holds the dead one's input.
 func TestR09SendEndsWithTheProcess(t *testing.T) {
 	for name, script := range map[string]string{
 		"alone":             `echo '{"jsonrpc":"2.0","method":"ready"}'; exec sleep 1000`,

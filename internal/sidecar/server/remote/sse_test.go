@@ -105,8 +105,8 @@ func TestClientUsesSSEServer(t *testing.T) {
 	}
 }
 
-// T-27: the server goes away; the call in flight is told why, and then there is no
-// session any more.
+// T-27: the server goes away. The call in flight gets an error that says why, and then the
+// session is over.
 func TestSSEServerGoesAway(t *testing.T) {
 	b := newBackend(t, sseServer())
 	e := newSSEStage(t, b, nil)

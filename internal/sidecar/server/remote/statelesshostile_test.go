@@ -73,8 +73,8 @@ func TestStatelessAnswers(t *testing.T) {
 	}
 }
 
-// A server that is not there is told from one that does not answer: the request was not
-// sent, and the connection can be used again.
+// The adapter distinguishes a server that is not there from one that does not answer: it has
+// not sent the request, and can use the connection again.
 func TestStatelessServerAway(t *testing.T) {
 	b := newBackend(t, statelessServer())
 	server := New(connectionOptions(b.URL("/mcp")))

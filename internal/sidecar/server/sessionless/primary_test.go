@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/sessionless/sessionlesstest"
 )
 
-// Processes that do not last are not followed by others at once, and clients are told why.
+// The adapter does not replace processes that die early at once, and tells clients why.
 func TestDeathsInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan *script, 1)

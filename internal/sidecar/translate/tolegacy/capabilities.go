@@ -13,8 +13,8 @@ const tasksExtension = "io.modelcontextprotocol/tasks"
 // abilities are the kinds of input that the client can give.
 type abilities struct{ form, url, sampling, roots bool }
 
-// readAbilities reads the capabilities that a client declares. It returns those that the
-// modern server is told: no more than the client's revision has, and none that the adapter
+// readAbilities reads the capabilities that a client declares. It returns the capabilities
+// for the modern server: no more than the client's revision has, and none that the adapter
 // does not translate.
 func readAbilities(declared []byte, revision string) (told []byte, can abilities) {
 	if !rpc.Whole(declared).IsObject(declared) {

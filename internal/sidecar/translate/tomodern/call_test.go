@@ -134,7 +134,7 @@ func TestRefusedMembersThatStandTwice(t *testing.T) {
 	}
 }
 
-// L-21: what the server is, and what clients it is told of.
+// L-21: what the adapter says about the server, and which capabilities of the client it sends to it.
 func TestDiscover(t *testing.T) {
 	for name, test := range map[string]struct {
 		capabilities string
@@ -234,8 +234,8 @@ func TestProcessEnds(t *testing.T) {
 	})
 }
 
-// M-09: the process is told. One that cannot ask goes on with others, and what it
-// answers later is dropped.
+// M-09: the process gets the cancellation. A process that cannot ask for input continues
+// with other calls, and the adapter drops its late answer.
 func TestCancelShared(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		a, b := s.post(mute, "tools/call", `"name":"a",`), s.post(mute, "tools/call", `"name":"b",`)

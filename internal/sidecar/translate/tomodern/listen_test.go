@@ -140,7 +140,7 @@ func TestListenShared(t *testing.T) {
 	})
 }
 
-// A change that is seen at any process of a group is told to all of its listeners.
+// All listeners of a group get a notification of a change in any of its processes.
 func TestListenAnyProcess(t *testing.T) {
 	play(t, nil, agree, func(s *stage) {
 		l := s.post(elicits, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`)

@@ -14,8 +14,8 @@ func logs(level string) client {
 
 const logMessage = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"emergency","data":1.0}}`
 
-// U-06, U-07, B-06: the level is told before the call, and only if it has changed. A message
-// goes to the call if it is severe enough.
+// U-06, U-07, B-06: the process gets the level before the call, and only if the level has
+// changed. A message goes to the call if it is severe enough.
 func TestLogLevel(t *testing.T) {
 	play(t, nil, nil, func(s *stage) {
 		message := func(level string) string {

@@ -245,8 +245,8 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// I-07: a client that does not come back. The process is told what it waits for, and is
-// free when it is done with the call.
+// I-07: a client does not come back. The process gets a cancellation for its request, and
+// is free when it is done with the call.
 func TestExpiry(t *testing.T) {
 	play(t, func(o *Options) { o.OfferRoots = true }, nil, func(s *stage) {
 		p, atProcess, round := s.parked(able, form, sample, roots)
