@@ -1,6 +1,6 @@
 // Command cluster measures how long MCPServers take from their creation to Ready and
 // Verified on a real cluster, in which the operator is installed. make bench-cluster
-// runs it; docs/performance.md has what came of it.
+// runs it; docs/performance.md has the results.
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 // the controller asks and writes more, and decides the same. No lock protects it, because
 // controller-runtime never reconciles one server twice at a time.
 type memory struct {
-	applied map[workload.ObjectID]applied // what was applied last, and what came of it
+	applied map[workload.ObjectID]applied // what was applied last, and the result
 	keys    knownKeys
 	access  knownAccess
 	bundles map[mcpv1alpha1.ConfigMapKey]knownBundle // certificates of issuers

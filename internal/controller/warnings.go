@@ -98,7 +98,7 @@ func (r *Reconciler) tellOfDelay(s *state, next *mcpv1alpha1.MCPServerStatus) {
 // processesEvery is how often the counts of processes that ended are published at most.
 const processesEvery = time.Minute
 
-// processesOf sums up the processes that ended of late in all pods that do not end themselves. While they keep ending,
+// processesOf sums up the processes that ended recently in all pods that do not end themselves. While they keep ending,
 // the published counts change once a minute only.
 func processesOf(s *state) adapterapi.Processes {
 	var sum adapterapi.Processes

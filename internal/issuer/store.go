@@ -251,7 +251,7 @@ func (s *Store) place(f *followed) chan struct{} {
 	return s.places
 }
 
-// learn notes what came of a fetch, and returns the servers for which something has changed.
+// learn records the result of a fetch, and returns the servers for which something has changed.
 func (s *Store) learn(f *followed, got Keys, err error, took time.Duration, now time.Time) []types.NamespacedName {
 	s.mu.Lock()
 	defer s.mu.Unlock()

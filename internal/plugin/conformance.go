@@ -105,7 +105,7 @@ func (e *environment) testConformance(ctx context.Context, name string, options 
 	return e.runScenarios(ctx, tested, names, sessions.end)
 }
 
-// runScenarios runs scenarios and prints what came of them, also if one of them cannot run.
+// runScenarios runs scenarios and prints their results, even if one of them cannot run.
 func (e *environment) runScenarios(ctx context.Context, tested suite.Suite, names []string, afterEach func(context.Context)) error {
 	var results []suite.Result
 	for i, scenario := range names {
@@ -202,7 +202,7 @@ func offersOf(server *mcpv1alpha1.MCPServer) suite.Offers {
 	return suite.Offers{Tools: counts.Tools > 0, Resources: counts.Resources > 0, Prompts: counts.Prompts > 0}
 }
 
-// printResults prints what came of scenarios.
+// printResults prints the results of scenarios.
 func (e *environment) printResults(revision string, results []suite.Result) error {
 	value := struct {
 		Suite    string         `json:"suite"`

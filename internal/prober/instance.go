@@ -173,7 +173,7 @@ func jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*rand.Float64())) //nolint:gosec // it need not be secret
 }
 
-// verified takes in what came of a verification.
+// verified records the result of a verification.
 func (i *instance) verified(err error, now time.Time) {
 	if err == nil {
 		i.needsVerify, i.verifyFails, i.softFails = false, 0, 0
@@ -202,7 +202,7 @@ func (i *instance) conclude(outcome Outcome, words string) {
 	i.result.Outcome, i.result.Message = outcome, words
 }
 
-// answered takes in what the adapter said.
+// answered records the adapter's answer.
 func (i *instance) answered(answer reply, now time.Time) {
 	i.askFails, i.askNext, i.noRoom = 0, false, 0
 	i.asks++
@@ -237,7 +237,7 @@ func (i *instance) answered(answer reply, now time.Time) {
 	i.result.Flapping = i.flap.flapping(now)
 }
 
-// reported takes in what the adapter said of its server.
+// reported records what the adapter reports about its server.
 func (i *instance) reported(report Report, now time.Time) {
 	if i.result.Report == nil || *i.result.Report != report {
 		i.result.Report = &report
@@ -267,8 +267,8 @@ func (i *instance) reported(report Report, now time.Time) {
 	}
 }
 
-// unanswered takes in that the catalogue could not be read. Whether the server works
-// is for the client port to say, which is then asked again.
+// unanswered records that the catalog could not be read. Only the client port shows whether
+// the server works, so the prober then verifies again.
 func (i *instance) unanswered(err error, now time.Time) {
 	i.askFails++
 	i.asks++
@@ -292,7 +292,7 @@ func (i *instance) postponed() {
 	}
 }
 
-// offered takes in what the server offers, unless it changes its mind too often.
+// offered records what the server offers, unless that changes too often.
 func (i *instance) offered(answer reply, now time.Time) {
 	catalog := answer.catalog
 	if answer.skimmed {
@@ -309,7 +309,7 @@ func (i *instance) offered(answer reply, now time.Time) {
 	i.result.Catalog = i.server.intern(catalog)
 }
 
-// flap is how often a catalogue has changed of late.
+// flap is how often a catalog has changed recently.
 type flap struct {
 	seen    string      // the digest that came last
 	changes []time.Time // of the last flapWindow, and no more than needed

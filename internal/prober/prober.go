@@ -101,7 +101,7 @@ type Instance struct {
 	Peers adapterapi.Document
 }
 
-// Outcome is what came of asking an instance through its client port.
+// Outcome is the result of a verification of an instance through its client port.
 type Outcome string
 
 // The outcomes.
@@ -134,8 +134,8 @@ type Result struct {
 	Catalog *Catalog
 	// Sessions are those of clients.
 	Sessions adapterapi.Sessions
-	// Processes is what became of the server's processes of late; zero from an adapter that does
-	// not say.
+	// Processes counts how the server's processes ended recently; zero from an adapter that does
+	// not report it.
 	Processes adapterapi.Processes
 	// Keys says which keys the adapter goes by, as it said when it last answered; nil before the first time, and from
 	// an adapter that does not say. It is shared and never changed.

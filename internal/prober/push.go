@@ -92,7 +92,7 @@ func (i *instance) pushNow(now time.Time) []documentKind {
 	return slices.DeleteFunc(i.lagging(), func(kind documentKind) bool { return now.Before(i.pushes[kind].at) })
 }
 
-// pushAnswer is what came of sending a document.
+// pushAnswer is the result of sending a document.
 type pushAnswer struct {
 	kind  documentKind
 	sent  string // digest of what was
@@ -119,7 +119,7 @@ func (p *Prober) send(ctx context.Context, j *job, a *answer) (over bool) {
 	return false
 }
 
-// settlePush takes in what came of sending a document.
+// settlePush records the result of sending a document.
 func (p *Prober) settlePush(i *instance, a answer, pushed pushAnswer, now time.Time) {
 	document, pushing := i.document(pushed.kind), &i.pushes[pushed.kind]
 	log := p.options.Log.WithValues("MCPServer", klog.KRef(i.server.name.Namespace, i.server.name.Name),

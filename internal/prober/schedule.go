@@ -57,7 +57,7 @@ type job struct {
 	cancel   context.CancelFunc
 }
 
-// answer is what came of a job.
+// answer is the result of a job.
 type answer struct {
 	pushes    []pushAnswer // those that were tried
 	verified  bool         // it was tried
@@ -218,7 +218,7 @@ func silent(err error) bool {
 	return err != nil && (class == mcpprobe.Timeout || class == mcpprobe.Unreachable)
 }
 
-// end takes in what came of a job and says when the next one is.
+// end records the result of a job and schedules the next one.
 func (p *Prober) end(j *job, a answer) {
 	p.mu.Lock()
 	i := j.instance

@@ -98,7 +98,7 @@ func (p *Prober) drop(i *instance) {
 	i.state = gone
 }
 
-// update takes in what has changed of an instance.
+// update records the changes of an instance.
 func (p *Prober) update(i *instance, want Instance, now time.Time) {
 	was := i.Instance
 	i.Instance = want

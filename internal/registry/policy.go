@@ -9,8 +9,8 @@ import (
 
 // Policy says which registries are asked. The zero value asks all of them.
 //
-// The author of an MCPServer names the registry, and the status tells what came of asking
-// it. So without a list of hosts, authors can find out what listens where in the manager's
+// The author of an MCPServer names the registry, and the status reports the result of the
+// request. So without a list of hosts, authors can find out what listens where in the manager's
 // network. The policy is about the registry that an image names: token servers and storage
 // that an allowed registry leads to are asked as well.
 type Policy struct {

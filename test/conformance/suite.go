@@ -41,7 +41,7 @@ func Arguments(url, revision, directory string) []string {
 	return []string{"server", "--url", url, "--requirements", revision, "-o", directory}
 }
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Passed []string // names of scenarios that are required
 	Failed []string

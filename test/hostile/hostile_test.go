@@ -95,7 +95,7 @@ func TestHostile(t *testing.T) {
 	t.Log("\n" + strings.Join(table, "\n"))
 }
 
-// row attacks an adapter in several rounds, and returns what came of it as a row of the table.
+// row attacks an adapter in several rounds, and returns the result as a row of the table.
 func (a *attack) row(t *testing.T) string {
 	process := adapter.Run(t, adapterProgram, append(a.flags, fmt.Sprintf("--memory-limit=%d", memoryLimit), "--", echoServer)...)
 	before, err := procfs.ReadProcess(process.PID)

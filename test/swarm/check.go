@@ -21,7 +21,7 @@ type session interface {
 	end(ctx context.Context, lives bool)
 }
 
-// streamed is what came of a stream.
+// streamed is the result of a stream.
 type streamed struct {
 	progress []float64
 	answer   string

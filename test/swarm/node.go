@@ -141,7 +141,7 @@ type order struct {
 	Lives   bool   `json:"lives,omitempty"`
 }
 
-// reply says what came of it.
+// reply is the result of an order.
 type reply struct {
 	ID        int       `json:"id"`
 	Answer    string    `json:"answer"`

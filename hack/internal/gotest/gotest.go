@@ -34,7 +34,7 @@ type Suite struct {
 	Ended func(Package)
 }
 
-// Result is what came of a suite.
+// Result is the result of a suite.
 type Result struct {
 	Passed, Failed, Skipped int // tests, subtests included
 	Failures                []Failure

@@ -124,8 +124,8 @@ var unsaid = map[prober.Outcome]string{
 	prober.Unauthorized: "it wants credentials",
 }
 
-// learn takes in what the prober knows of an instance, and where it does not know yet,
-// what was known before.
+// learn records what the prober knows about an instance. If the prober does not know yet, it
+// records what the status says.
 func (in *instance) learn(result prober.Result, before *mcpv1alpha1.Instance) {
 	in.outcome, in.message, in.flapping = cmp.Or(result.Outcome, prober.Pending), result.Message, result.Flapping
 	if before != nil && before.State == in.state() && in.outcome == prober.Pending {

@@ -42,7 +42,7 @@ type Observed struct {
 	PodTemplate      *mcpv1alpha1.TemplateStatus
 	// StartTimeout is how long a process of the server may take until it answers.
 	StartTimeout time.Duration
-	// Processes are those of all pods that ended of late.
+	// Processes counts the processes of all pods that ended recently.
 	Processes adapterapi.Processes
 	// Sessions is the number to publish, or nil when it is not known.
 	Sessions *int32

@@ -12,14 +12,14 @@ import (
 	"github.com/slipway-mcp/slipway/internal/reason"
 )
 
-// verified says what came of asking the instances, and what is still to be heard
-// before that is about those that are there now; nil when nothing is.
+// verified returns the verdict of the verifications. It also returns what the manager waits for until
+// the verdict is about the current instances, or nil if it waits for nothing.
 func (v *view) verified() (verdict, *Obstacle) {
 	if v.off != "" {
 		return verdict{metav1.ConditionUnknown, v.off, "no pods are wanted, so there is no pod to ask", 0}, nil
 	}
 	if v.ready == 0 {
-		return v.nobodyToAsk(), nil
+		return v.withoutReadyPod(), nil
 	}
 	was, known := v.was(mcpv1alpha1.ConditionVerified)
 	if good := v.servingWith(prober.Verified); len(good) > 0 {
@@ -63,9 +63,9 @@ func standsUntilAsked(was verdict) bool {
 	return was.isTrue() || slices.Contains(followsAvailable, was.reason)
 }
 
-// nobodyToAsk is the verdict while no pod is ready: that the server does not work, if
-// that is why.
-func (v *view) nobodyToAsk() verdict {
+// withoutReadyPod is the verdict while no pod is ready. It is that the server does not work,
+// if that is the cause.
+func (v *view) withoutReadyPod() verdict {
 	for i := range v.instances {
 		in := &v.instances[i]
 		if in.current && in.problem != nil && isOfServer(in.problem.Reason) {

@@ -32,7 +32,7 @@ const (
 	checksBytes  = 32 << 20  // of all checks of a scenario, with details that nothing here reads
 )
 
-// Result is what came of a scenario.
+// Result is the result of a scenario.
 type Result struct {
 	Scenario    string `json:"scenario"`
 	Result      string `json:"result"`

@@ -39,7 +39,7 @@ type Options struct {
 	ListSessions func() adapterapi.SessionList
 	// EndSession ends the session of a client with this number. It reports whether there is one.
 	EndSession func(number string) bool
-	// Processes says what became of the server's processes of late.
+	// Processes counts how the server's processes ended recently.
 	Processes func() adapterapi.Processes
 	// Keys check the proofs of the manager. Without keys that a manager shares, the admin
 	// port serves no catalog and takes no settings.

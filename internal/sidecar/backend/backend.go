@@ -64,8 +64,8 @@ type Backend interface {
 
 	// Changes is where this pod's clients and processes hear of those of other pods.
 	Changes() news.Hub
-	// Processes says what became of the server's processes of late. Servers that speak HTTP have
-	// none that the adapter knows of.
+	// Processes counts how the server's processes ended recently. The adapter knows no processes
+	// of servers that speak HTTP.
 	Processes() adapterapi.Processes
 	// Parts are shared by all clients, so none of them may be stuck.
 	Parts() []admin.Part

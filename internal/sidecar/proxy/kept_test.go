@@ -128,14 +128,14 @@ func TestSessionsComeBackToTheirOwner(t *testing.T) {
 	server := &keeping{id: "theirs"}
 	l := newLives(t, server)
 	id := l.next(nil).Open("X-User", "anna")
-	nobodys := l.next(nil).Open()
+	unowned := l.next(nil).Open()
 	next := l.next(nil)
 	for _, other := range []string{"bert", ""} {
 		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 			l.want(http.StatusNotFound, method+" of "+other, next, method, id, "X-User", other)
 		}
 	}
-	l.want(http.StatusNotFound, "anna with a session without an owner", next, http.MethodPost, nobodys, "X-User", "anna")
+	l.want(http.StatusNotFound, "anna with a session without an owner", next, http.MethodPost, unowned, "X-User", "anna")
 	if n := server.seen.Load(); n != 0 || next.proxy.Sessions.Len() != 0 {
 		t.Errorf("the server gets %d requests, and there are %d sessions", n, next.proxy.Sessions.Len())
 	}

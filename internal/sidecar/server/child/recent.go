@@ -80,7 +80,7 @@ func (r *recent) sum(now time.Time) adapterapi.Processes {
 	return all.counts
 }
 
-// Processes says what became of the pool's processes of late.
+// Processes counts how the pool's processes ended recently.
 func (p *Pool) Processes() adapterapi.Processes { return p.recent.sum(time.Now()) }
 
 // noteEnd counts a process that has ended.
