@@ -13,7 +13,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-func labelled() metav1.ObjectMeta {
+func labeled() metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: "other", Labels: map[string]string{mcpv1alpha1.LabelServer: "one"}}
 }
 
@@ -34,15 +34,15 @@ func TestReachedBy(t *testing.T) {
 		object client.Object
 		want   []milestone
 	}{
-		"deployment": {&appsv1.Deployment{ObjectMeta: labelled()}, []milestone{deploymentSeen}},
-		"replicaSet": {&appsv1.ReplicaSet{ObjectMeta: labelled()}, []milestone{replicaSetSeen}},
-		"new pod":    {&corev1.Pod{ObjectMeta: labelled()}, []milestone{podSeen}},
-		"pod whose sidecar runs, but not its hook's end": {&corev1.Pod{ObjectMeta: labelled(), Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{
+		"deployment": {&appsv1.Deployment{ObjectMeta: labeled()}, []milestone{deploymentSeen}},
+		"replicaSet": {&appsv1.ReplicaSet{ObjectMeta: labeled()}, []milestone{replicaSetSeen}},
+		"new pod":    {&corev1.Pod{ObjectMeta: labeled()}, []milestone{podSeen}},
+		"pod whose sidecar runs, but not its hook's end": {&corev1.Pod{ObjectMeta: labeled(), Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerAdapter, State: running, Started: new(false)}},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer}},
 			Conditions:            []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}},
 		}}, []milestone{podSeen, podScheduled}},
-		"ready pod": {&corev1.Pod{ObjectMeta: labelled(), Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{
+		"ready pod": {&corev1.Pod{ObjectMeta: labeled(), Spec: corev1.PodSpec{NodeName: "node"}, Status: corev1.PodStatus{
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerAdapter, State: running, Started: new(true)}},
 			ContainerStatuses:     []corev1.ContainerStatus{{Name: mcpv1alpha1.ContainerServer, State: running}},
 			Conditions:            []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},

@@ -15,7 +15,7 @@ const (
 	top        = 40
 )
 
-var colours = map[Kind]string{Bound: "#9aa5b1", Ours: "#2563eb", Control: "#b08968", Peer: "#c2410c"}
+var colors = map[Kind]string{Bound: "#9aa5b1", Ours: "#2563eb", Control: "#b08968", Peer: "#c2410c"}
 
 // plot draws a workload's first metric: a bar to the median of each system, and a line
 // from its least round to its most. The scale is logarithmic when the systems are far
@@ -53,7 +53,7 @@ func plot(r *Run, w Workload) string {
 		y := top + rowHeight*i
 		middle := y + rowHeight/2
 		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n", labelWidth-8, middle+4, html.EscapeString(row.Title))
-		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", labelWidth, y+4, position(row.median), rowHeight-8, colours[row.Kind])
+		fmt.Fprintf(&b, `<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`+"\n", labelWidth, y+4, position(row.median), rowHeight-8, colors[row.Kind])
 		fmt.Fprintf(&b, `<path d="M%.1f %dH%.1f" stroke="#111827" stroke-width="2"/>`+"\n", labelWidth+position(row.least), middle, labelWidth+position(row.most))
 		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+position(row.most)+6, middle+4, number(row.median))
 	}

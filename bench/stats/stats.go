@@ -60,7 +60,7 @@ type Ratio struct {
 const resamples = 4000
 
 // Paired divides values by those of the same round, because what else the machine does
-// changes from round to round and hits neighbours in time alike. The bounds are those
+// changes from round to round and hits neighbors in time alike. The bounds are those
 // of a bootstrap of the median over rounds. The same seed gives the same bounds.
 func Paired(values, base map[int]float64, seed uint64) Ratio {
 	var ratios []float64

@@ -9,7 +9,7 @@
 //
 // The adapter listens on a Unix stream socket, the launcher dials: the volume is
 // read-only in the server's container, where connecting works and binding does
-// not. Every connection begins with a hello from the side that dialled, which
+// not. Every connection begins with a hello from the side that dialed, which
 // names the protocol version and one of three roles:
 //
 //   - control, one per launcher. The adapter answers welcome or reject, then

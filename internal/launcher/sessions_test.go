@@ -133,7 +133,7 @@ func TestR03NothingOfATreeIsLeft(t *testing.T) {
 	eachSpawner(t, func(t *testing.T, from spawner) {
 		for name, test := range tests {
 			t.Run(name, func(t *testing.T) {
-				neighbour := readTree(t, spawn(t, from))
+				neighbor := readTree(t, spawn(t, from))
 				process := spawn(t, from)
 				pids := readTree(t, process)
 				test.end(process)
@@ -147,7 +147,7 @@ func TestR03NothingOfATreeIsLeft(t *testing.T) {
 				if rest, err := io.ReadAll(process.Stdout); err != nil || len(rest) > 0 {
 					t.Errorf("standard output goes on with %q, %v", rest, err)
 				}
-				for name, pid := range neighbour {
+				for name, pid := range neighbor {
 					if !running(pid) {
 						t.Errorf("%s of another session is dead", name)
 					}

@@ -282,7 +282,7 @@ func TestNothingListens(t *testing.T) {
 			wantClass(t, err, Unreachable)
 		})
 	}
-	t.Run("no answer to the dialling", func(t *testing.T) {
+	t.Run("no answer to the dialing", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		_, err := Probe(ctx, HTTP("http://192.0.2.1", nil), Options{}) // an address for documentation, which no host has

@@ -13,7 +13,7 @@ import (
 )
 
 // The transport keeps a connection for later that is not in use, and one whose request
-// ended while it was dialled. Neither outlasts the session, though nothing asks the
+// ended while it was dialed. Neither outlasts the session, though nothing asks the
 // transport to close them afterwards.
 func TestConnectionsEndWithTheSession(t *testing.T) {
 	closed := make(chan struct{}, 8)

@@ -13,7 +13,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// Behind a proxy no dialer sees the address, but what is written out is recognised.
+// Behind a proxy no dialer sees the address, but what is written out is recognized.
 func TestRefusedBehindProxy(t *testing.T) {
 	resolver := patient(Options{})
 	resolver.transport = roundTripper(func(request *http.Request) (*http.Response, error) {

@@ -26,7 +26,7 @@ type Kind string
 const (
 	// Invalid: the text is no image reference.
 	Invalid Kind = "Invalid"
-	// Refused: the registry has an address that is never dialled.
+	// Refused: the registry has an address that is never dialed.
 	Refused Kind = "Refused"
 	// NotFound: the registry has no such image.
 	NotFound Kind = "NotFound"

@@ -57,7 +57,7 @@ type Options struct {
 // of 10/8, 172.16/12 or 192.168/16 is also tried with plain HTTP, when TLS fails:
 // that is go-containerregistry's rule. Proxies are those of the environment
 // (HTTPS_PROXY, NO_PROXY); then the proxy looks the names up, so of the addresses
-// that are never dialled only those which are written out are still recognised.
+// that are never dialed only those which are written out are still recognized.
 type Resolver struct {
 	architecture string
 	timeout      time.Duration

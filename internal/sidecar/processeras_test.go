@@ -58,7 +58,7 @@ func TestProcessThatRefusesOnceGetsSessions(t *testing.T) {
 	t.Parallel()
 	first := t.TempDir() + "/first"
 	script := `if mkdir ` + first + ` 2>/dev/null; then read l; id=$(printf %s "$l" | sed 's/.*"id":\([0-9]*\).*/\1/');` +
-		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"licence server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
+		`printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"license server not reached"}}\n' "$id"; cat >/dev/null; else exec ` + bothServer + `; fi`
 	adapter, _ := startAdapterOn(t, newListener(t), func(c *config.Config) { c.Warm = 0 }, "sh", "-c", script)
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 	gomega.NewWithT(t).Eventually(func() bool { state, _ := adapter.env.Keeper.State(); return state.Stateless }).WithTimeout(hang.Guard).Should(gomega.BeFalse())

@@ -81,7 +81,7 @@ func TestServerThatRefusesOnceGetsSessions(t *testing.T) {
 	var asked, native atomic.Int64
 	server := &httpServer{initialize: func(w http.ResponseWriter, r *http.Request, id string) {
 		if asked.Add(1) == 1 {
-			replyError(w, http.StatusOK, id, -32603) // such as "licence server not reached yet"
+			replyError(w, http.StatusOK, id, -32603) // such as "license server not reached yet"
 			return
 		}
 		native.Add(1)

@@ -230,14 +230,14 @@ const oomKilled = "OOMKilled"
 
 // exitBrief says how a container ended, without what it wrote.
 func exitBrief(end *corev1.ContainerStateTerminated) string {
-	const signalled = 128 // what shells and container runtimes add to a signal's number
+	const signaled = 128 // what shells and container runtimes add to a signal's number
 	switch {
 	case end.Reason == oomKilled:
 		return "out of memory"
 	case end.Signal != 0:
 		return fmt.Sprintf("by signal %d", end.Signal)
-	case end.ExitCode > signalled:
-		return fmt.Sprintf("exit code %d (signal %d)", end.ExitCode, end.ExitCode-signalled)
+	case end.ExitCode > signaled:
+		return fmt.Sprintf("exit code %d (signal %d)", end.ExitCode, end.ExitCode-signaled)
 	case end.ExitCode < 0:
 		return "it keeps ending"
 	default:

@@ -121,7 +121,7 @@ func greet(t *testing.T, from *Trust, to port, uid [16]byte) error {
 	}
 	defer func() { _ = conn.Close() }()
 	if got, err := podIn(conn.ConnectionState().PeerCertificates[0]); err != nil || got != uid {
-		t.Errorf("the dialler sees pod %x, %v", got, err)
+		t.Errorf("the dialer sees pod %x, %v", got, err)
 	}
 	return exchange(conn)
 }

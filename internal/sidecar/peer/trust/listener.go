@@ -16,8 +16,8 @@ const (
 	// maxHandshakes bounds the connections that Accept has not returned yet. Each may be a
 	// stranger's, and costs memory and a signature.
 	maxHandshakes = 64
-	// handshakeTimeout is longer than a dialler waits for its dial and handshake. In TLS 1.3 the handshake ends first
-	// for the dialler, which sends its request at once. The request would be lost if a pod without time
+	// handshakeTimeout is longer than a dialer waits for its dial and handshake. In TLS 1.3 the handshake ends first
+	// for the dialer, which sends its request at once. The request would be lost if a pod without time
 	// for the rest of the handshake closed the connection then.
 	handshakeTimeout = 10 * time.Second
 )

@@ -178,11 +178,11 @@ func TestServer(t *testing.T) {
 		served <- server.Serve(listenWithin(hang.Guard, &failing{Listener: tcp}, New(ring, red), logr.Discard()))
 	}()
 
-	dialled := 0
+	dialed := 0
 	client := &http.Client{Transport: &http.Transport{
 		ForceAttemptHTTP2: true,
 		DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			dialled++
+			dialed++
 			raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", tcp.Addr().String())
 			if err != nil {
 				return nil, err
@@ -201,8 +201,8 @@ func TestServer(t *testing.T) {
 			t.Errorf("got %q, %v; want %q", text, err, want)
 		}
 	}
-	if dialled != 1 {
-		t.Errorf("there are %d connections for requests one after the other", dialled)
+	if dialed != 1 {
+		t.Errorf("there are %d connections for requests one after the other", dialed)
 	}
 	silent := dial(t, tcp)
 	if err := server.Shutdown(t.Context()); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// A dialler that finds another pod says nothing to it: neither a word nor its own certificate.
+// A dialer that finds another pod says nothing to it: neither a word nor its own certificate.
 func TestOtherPod(t *testing.T) {
 	t.Parallel()
 	key := adapterapi.NewKey()
@@ -231,7 +231,7 @@ func TestForgeries(t *testing.T) {
 				}
 			}()
 			if _, err := New(ring, blue).Handshake(t.Context(), dial(t, l), red); !errors.Is(err, ErrStranger) {
-				t.Errorf("a dialler gets %v, want ErrStranger", err)
+				t.Errorf("a dialer gets %v, want ErrStranger", err)
 			}
 			<-done
 
@@ -295,7 +295,7 @@ func TestPodWithoutKey(t *testing.T) {
 	without := New(func() adapterapi.Keyring { return adapterapi.Keyring{} }, blue)
 	there := open(t, New(ring, red))
 	if err := greet(t, without, there, red); !errors.Is(err, errNoKey) || errors.Is(err, ErrStranger) {
-		t.Errorf("a dialler without a key gets %v", err)
+		t.Errorf("a dialer without a key gets %v", err)
 	}
 	there.closeEmpty(t)
 	there = open(t, without)

@@ -39,9 +39,9 @@ func TestPodsSeeEachOther(t *testing.T) {
 func TestPodAfterRestart(t *testing.T) {
 	t.Parallel()
 	ring := ringOf(adapterapi.NewKey())
-	dialler := New(ring, blue)
+	dialer := New(ring, blue)
 	for range 2 {
-		if err := greet(t, dialler, open(t, New(ring, red)), red); err != nil {
+		if err := greet(t, dialer, open(t, New(ring, red)), red); err != nil {
 			t.Error(err)
 		}
 	}
@@ -65,12 +65,12 @@ func TestRotation(t *testing.T) {
 	pod := func(step *atomic.Int32, uid [16]byte) *Trust {
 		return New(func() adapterapi.Keyring { return steps[step.Load()].ring }, uid)
 	}
-	dialler, acceptor := pod(&here, blue), open(t, pod(&there, red))
+	dialer, acceptor := pod(&here, blue), open(t, pod(&there, red))
 	for i := range steps {
 		for j := range steps {
 			here.Store(int32(i))
 			there.Store(int32(j))
-			err := greet(t, dialler, acceptor, red)
+			err := greet(t, dialer, acceptor, red)
 			if near := i-j <= 1 && j-i <= 1; near && err != nil {
 				t.Errorf("%s dials %s: %v", steps[i].name, steps[j].name, err)
 			}
@@ -81,7 +81,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// An acceptor that does not know the dialler's key is no stranger: it proves who it is, and refuses.
+// An acceptor that does not know the dialer's key is no stranger: it proves who it is, and refuses.
 func TestAcceptorWithoutDiallersKey(t *testing.T) {
 	t.Parallel()
 	shared, own := adapterapi.NewKey(), adapterapi.NewKey()
@@ -232,7 +232,7 @@ func TestLargeRecords(t *testing.T) {
 		}
 		accepted <- conn
 	}()
-	dialled, err := New(ring, blue).Handshake(t.Context(), near, red)
+	dialed, err := New(ring, blue).Handshake(t.Context(), near, red)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +248,8 @@ func TestLargeRecords(t *testing.T) {
 		}
 	}
 	acceptor := <-accepted
-	send("dialler", dialled, acceptor, near)
-	send("acceptor", acceptor, dialled, far)
+	send("dialer", dialed, acceptor, near)
+	send("acceptor", acceptor, dialed, far)
 }
 
 // counted counts its writes, which are one for each record after the handshake.

@@ -83,7 +83,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// R22: connections that are dialled and closed leave nothing behind, here or at the server.
+// R22: connections that are dialed and closed leave nothing behind, here or at the server.
 func TestClosedConnectionsLeaveNothing(t *testing.T) {
 	b := newBackend(t, streamableServer(nil))
 	server := New(connectionOptions(b.URL("/mcp")))

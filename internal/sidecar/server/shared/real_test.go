@@ -141,7 +141,7 @@ func TestRealCancel(t *testing.T) {
 // client does not wait until the start has taken too long.
 func TestR06RealStart(t *testing.T) {
 	t.Parallel()
-	p, _ := newReal(t, 16<<20, "sh", "-c", "read hello; echo no licence >&2; exit 4")
+	p, _ := newReal(t, 16<<20, "sh", "-c", "read hello; echo no license >&2; exit 4")
 	p.options.StartTimeout = time.Hour
 	ctx, cancel := context.WithTimeout(t.Context(), hang.Guard)
 	defer cancel()
@@ -149,7 +149,7 @@ func TestR06RealStart(t *testing.T) {
 	if err == nil {
 		t.Fatal("opened")
 	}
-	expect(t, "error", err.Error(), "exit code 4", "no licence")
+	expect(t, "error", err.Error(), "exit code 4", "no license")
 }
 
 // R47: large messages both ways from many sessions at once.

@@ -68,7 +68,7 @@ func TestHandshakesThatFail(t *testing.T) {
 		"L-08 no revision":      {`"result":{"capabilities":{}}`, "not served"},
 		"L-08 no capabilities":  {`"result":{"protocolVersion":"2025-06-18"}`, "capabilities"},
 		"result of other type":  {`"result":[]`, "not an object"},
-		"refused":               {`"error":{"code":-1,"message":"licence expired"}`, "licence expired"},
+		"refused":               {`"error":{"code":-1,"message":"license expired"}`, "license expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := readInitialized(message(t, `{"jsonrpc":"2.0","id":1,`+test.answer+`}`))

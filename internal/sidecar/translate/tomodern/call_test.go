@@ -174,7 +174,7 @@ func TestStartFails(t *testing.T) {
 		answer string
 		waits  int
 	}{
-		"an error":         {`"error":{"code":-32603,"message":"no licence"}`, 0},
+		"an error":         {`"error":{"code":-32603,"message":"no license"}`, 0},
 		"another revision": {`"result":{"protocolVersion":"2026-07-28","capabilities":{},"serverInfo":{}}`, 1},
 		"no capabilities":  {`"result":{"protocolVersion":"2025-11-25"}`, 1},
 		"silence":          {``, 1},

@@ -38,7 +38,7 @@ func agree(p *script) {
 	p.answers["resources/subscribe"], p.answers["resources/unsubscribe"] = `"result":{}`, `"result":{}`
 }
 
-// N-01, N-02, N-03: what is honoured comes first, then nothing but what was asked for.
+// N-01, N-02, N-03: what is honored comes first, then nothing but what was asked for.
 func TestListen(t *testing.T) {
 	play(t, nil, agree, func(s *stage) {
 		l := s.post(mute, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a://y/","a://x","a://x"],"taskIds":["t"]},`)

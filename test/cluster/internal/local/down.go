@@ -98,7 +98,7 @@ func (c *Cluster) killContainers(ctx context.Context) error {
 	return machine.RemoveCgroup(ctx, Cgroup)
 }
 
-// isShim recognises a shim by the socket of the containerd it reports to.
+// isShim recognizes a shim by the socket of the containerd it reports to.
 func (c *Cluster) isShim(argv []string) bool {
 	return filepath.Base(argv[0]) == "containerd-shim-runc-v2" && slices.Contains(argv, c.socket())
 }

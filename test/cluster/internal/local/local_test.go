@@ -113,7 +113,7 @@ func TestFilesOfCommandLinesExist(t *testing.T) {
 			}
 		}
 		if !c.isComponent(name)(append([]string{component.path}, component.args...)) {
-			t.Errorf("%s is not recognised by its command line", name)
+			t.Errorf("%s is not recognized by its command line", name)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestIsShim(t *testing.T) {
 		return []string{"/usr/bin/containerd-shim-runc-v2", "-namespace", "k8s.io", "-id", "1", "-address", socket}
 	}
 	if !c.isShim(shim(c.Dir + "/containerd/containerd.sock")) {
-		t.Error("our shim is not recognised")
+		t.Error("our shim is not recognized")
 	}
 	if c.isShim(shim("/run/containerd/containerd.sock")) {
 		t.Error("a shim of the machine's own containerd is taken for ours")

@@ -156,7 +156,7 @@ func (c component) fingerprint() (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// isComponent recognises a component of this cluster by its command line: the
+// isComponent recognizes a component of this cluster by its command line: the
 // program's name, and an argument that refers to the state directory.
 func (c *Cluster) isComponent(names ...string) func(argv []string) bool {
 	return func(argv []string) bool {

@@ -95,7 +95,7 @@ func start(t *testing.T, args ...string) Identity {
 	return identity
 }
 
-func TestRecycledPIDIsNeverSignalled(t *testing.T) {
+func TestRecycledPIDIsNeverSignaled(t *testing.T) {
 	process := start(t, "sleep", "600")
 	for name, other := range map[string]Identity{
 		"other start": {PID: process.PID, StartTime: process.StartTime + 1, BootID: process.BootID},
@@ -106,7 +106,7 @@ func TestRecycledPIDIsNeverSignalled(t *testing.T) {
 			t.Errorf("%s: alive", name)
 		}
 		if err := other.Signal(syscall.SIGKILL); err == nil {
-			t.Errorf("%s: signalled", name)
+			t.Errorf("%s: signaled", name)
 		}
 		if err := Stop(t.Context(), time.Second, other); name != "no PID" && err != nil {
 			t.Errorf("%s: stop: %v", name, err)
