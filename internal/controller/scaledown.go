@@ -32,7 +32,7 @@ const (
 type scaleDown struct {
 	since   time.Time // when the first pod was cordoned; zero if none is
 	lowered time.Time // when the smaller number was applied; zero before
-	to      int32     // that number
+	to      int32     // that number; zero before
 	victims map[types.UID]bool
 	// informed says that the victims were chosen when every pod had told its sessions. A manager that takes over
 	// knows none at first.
@@ -52,6 +52,7 @@ func (d *scaleDown) step(want, have int32, pods []candidate, now time.Time) (rep
 	}
 	d.victims, d.informed = chooseVictims(pods, d.victims, surplus), allKnown(pods)
 	if have <= want {
+		d.to = want
 		return want, deletionPatience - now.Sub(d.lowered)
 	}
 	if d.since.IsZero() || !d.lowered.IsZero() && want < d.to {
@@ -62,6 +63,15 @@ func (d *scaleDown) step(want, have int32, pods []candidate, now time.Time) (rep
 		return have, left
 	}
 	return want, 0
+}
+
+// known is the number of the Deployment. A cache that does not show the smaller number yet would have the manager raise
+// it again.
+func (d *scaleDown) known(have int32) int32 {
+	if d.to == 0 {
+		return have
+	}
+	return min(have, d.to)
 }
 
 // isPending says whether the smaller number was applied a moment ago, so that pods are about to be deleted.
@@ -105,7 +115,7 @@ func (r *Reconciler) planScale(ctx context.Context, s *state) error {
 func (r *Reconciler) scale(ctx context.Context, s *state, deployment *appsv1.Deployment) error {
 	down, pods, want, have := &s.memory.scaleDown, s.candidates(), workload.Replicas(s.server), int32(1)
 	if deployment.Spec.Replicas != nil {
-		have = *deployment.Spec.Replicas
+		have = down.known(*deployment.Spec.Replicas)
 	}
 	replicas, wait := down.step(want, have, pods, s.now)
 	s.atLeast = replicas

@@ -43,7 +43,7 @@ func TestScaleDownInSteps(t *testing.T) {
 			{0, 3, 5, "a b c d e", 5, 5 * time.Second, "b d", false},
 			{2 * time.Second, 3, 5, "a b c d e", 5, 3 * time.Second, "b d", false},
 			{5 * time.Second, 3, 5, "a b c d e", 3, 0, "b d", true},
-			{6 * time.Second, 3, 5, "a b c d e", 3, 0, "b d", false}, // the cache is behind
+			{6 * time.Second, 3, 5, "a b c d e", 3, 9 * time.Second, "b d", false}, // the cache is behind
 			{7 * time.Second, 3, 3, "a b c d e", 3, 8 * time.Second, "b d", false},
 			{8 * time.Second, 3, 3, "a c e", 3, 0, "", false},
 		},
@@ -69,7 +69,21 @@ func TestScaleDownInSteps(t *testing.T) {
 			{5 * time.Second, 3, 4, "a b c d", 3, 0, "b", true},
 			{6 * time.Second, 2, 3, "a b c d", 3, 5 * time.Second, "b d", false},
 		},
-		"those that go have no sessions": {
+		"further down while the cache is behind": {
+			{0, 3, 5, "a b c d e", 5, 5 * time.Second, "b d", false},
+			{5 * time.Second, 3, 5, "a b c d e", 3, 0, "b d", true},
+			{5100 * time.Millisecond, 2, 5, "a b c d e", 3, 5 * time.Second, "b d e", false},
+			{5200 * time.Millisecond, 2, 5, "a b c d e", 3, 4900 * time.Millisecond, "b d e", false},
+			{6 * time.Second, 2, 3, "a c e", 3, 4100 * time.Millisecond, "e", false},
+			{10100 * time.Millisecond, 2, 3, "a c e", 2, 0, "e", true},
+		},
+		"up and down before the pods are deleted": {
+			{0, 1, 3, "a b c", 3, 5 * time.Second, "a b", false},
+			{5 * time.Second, 1, 3, "a b c", 1, 0, "a b", true},
+			{6 * time.Second, 2, 1, "a b c", 2, 9 * time.Second, "b", false},
+			{7 * time.Second, 1, 2, "a b c", 2, 5 * time.Second, "a b", false},
+		},
+		"nobody is at those that go": {
 			{0, 2, 3, "a b x", 2, 0, "x", true},
 		},
 		"another manager has asked no pod yet": {
@@ -101,11 +115,12 @@ func TestScaleDownInSteps(t *testing.T) {
 					live = append(live, pods[name])
 				}
 				now := noon.Add(step.after)
-				replicas, wait := down.step(step.want, step.have, live, now)
+				have := down.known(step.have)
+				replicas, wait := down.step(step.want, have, live, now)
 				if got := namesOf(down.victims); replicas != step.replicas || wait != step.wait || got != step.victims {
 					t.Errorf("step %d: %d replicas, wait %s, victims %q; want %d, %s, %q", i, replicas, wait, got, step.replicas, step.wait, step.victims)
 				}
-				if lowers := replicas < step.have && down.lowered.IsZero() && len(down.victims) > 0; lowers != step.lowers {
+				if lowers := replicas < have && down.lowered.IsZero() && len(down.victims) > 0; lowers != step.lowers {
 					t.Errorf("step %d: lowers the number: %t, want %t", i, lowers, step.lowers)
 				}
 				if step.lowers {
