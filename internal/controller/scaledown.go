@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/controller/status"
@@ -185,7 +187,14 @@ func (r *Reconciler) writeCosts(ctx context.Context, s *state, pods []candidate,
 		object := metadataOf(corev1.SchemeGroupVersion.WithKind("Pod"))
 		object.Namespace, object.Name = s.name.Namespace, pod.name
 		err = r.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(mcpv1alpha1.ManagedBy))
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // it is gone
+		switch {
+		case err == nil, apierrors.IsNotFound(err), apierrors.IsConflict(err): // it is gone
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+			// A policy may refuse every change of pods that were there before it. The cost is a hint; the new number or
+			// the new template may be what the policy asks for.
+			log.FromContext(ctx).Info("The API server refuses the deletion cost of a pod, so Kubernetes chooses without it",
+				"Pod", klog.KRef(s.name.Namespace, pod.name), "reason", err.Error())
+		default:
 			return fmt.Errorf("patch deletion cost of Pod %s: %w", s.in(pod.name), err)
 		}
 	}

@@ -1,14 +1,23 @@
 package controller
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 	"github.com/slipway-mcp/slipway/internal/promise"
 )
 
@@ -137,4 +146,37 @@ func namesOf(victims map[types.UID]bool) string {
 		names = append(names, string(uid))
 	}
 	return strings.Join(names, " ")
+}
+
+// A policy or a role that refuses the costs of pods is not in the way of what the user asked for. An API server that does
+// not answer is: the costs can be written later.
+func TestDeletionCostsAreRefused(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	for name, test := range map[string]struct {
+		answer  error
+		isError bool
+	}{
+		"by a policy":   {apierrors.NewForbidden(pods, "b", errors.New("admission webhook denied the request")), false},
+		"as invalid":    {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "b", nil), false},
+		"of a gone pod": {apierrors.NewNotFound(pods, "b"), false},
+		"no answer":     {apierrors.NewServerTimeout(pods, "patch", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			written := map[string]bool{}
+			r := New(Options{Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+				Patch: func(_ context.Context, _ client.WithWatch, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+					if object.GetName() == "b" {
+						return test.answer
+					}
+					written[object.GetName()] = true
+					return nil
+				},
+			}).Build()})
+			s := newState(&mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}, noon)
+			err := r.writeCosts(t.Context(), s, []candidate{living("a", 1), living("b", 2), living("c", 3)}, nil)
+			if (err != nil) != test.isError || !test.isError && (!written["a"] || !written["c"]) {
+				t.Errorf("error %v, written %v", err, written)
+			}
+		})
+	}
 }
