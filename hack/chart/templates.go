@@ -68,7 +68,7 @@ type options struct {
 func writeObject(out *bytes.Buffer, o object, name string, with options) error {
 	fmt.Fprintf(out, "apiVersion: %s\nkind: %s\nmetadata:\n  name: %s\n", o.APIVersion, o.Kind, name)
 	if with.namespaced {
-		out.WriteString("  namespace: {{ .Release.Namespace }}\n")
+		out.WriteString("  namespace: {{ include \"slipway.leaseNamespace\" . | quote }}\n") // the only Role is about the lease
 	}
 	out.WriteString("  labels:\n    {{- include \"slipway.labels\" (dict \"root\" .) | nindent 4 }}\n")
 	for _, label := range slices.Sorted(maps.Keys(o.Metadata.Labels)) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,8 @@ var valueTests = map[string]struct {
 	"config: metrics port":               {values: "config: {metrics: {bindAddress: \":9443\"}}", object: deployment, path: manager("ports", 0, "containerPort"), want: "9443"},
 	"config: metrics protocol":           {values: "config: {metrics: {protocol: HTTP, authentication: None}}", object: "Service/slipway-system/slipway-manager-metrics", path: []any{"spec", "ports", 0, "name"}, want: "http"},
 	"config: no metrics":                 {values: "config: {metrics: {bindAddress: \"0\"}}", absent: "Service/slipway-system/slipway-manager-metrics"},
+	"config: lease":                      {values: "config: {leaderElection: {namespace: elsewhere}}", object: "Role/elsewhere/slipway-manager-role", path: []any{"rules", 1, "resources"}, want: "[leases]"},
+	"config: lease for whom":             {values: "config: {leaderElection: {namespace: elsewhere}}", object: "RoleBinding/elsewhere/slipway-manager-rolebinding", path: []any{"subjects"}, want: "[{kind: ServiceAccount, name: slipway-manager, namespace: slipway-system}]"},
 	"config: health port":                {values: "config: {health: {bindAddress: \":9081\"}}", object: deployment, path: manager("ports", 1, "containerPort"), want: "9081"},
 	"config: no health":                  {values: "config: {health: {bindAddress: \"0\"}}", object: deployment, path: manager("livenessProbe")},
 	"watchNamespaces":                    {values: narrow, object: "RoleBinding/team-b/slipway-manager", path: []any{"roleRef"}, want: "{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: slipway-manager-role}"},
@@ -210,6 +213,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"metrics without reviews":    {"watchNamespaces: [a]", "set rbac.authDelegator to true, config.metrics.authentication to None, or config.metrics.bindAddress"},
 		"labels that cannot be read": {"{watchNamespaces: [a], config: {metrics: {authentication: None}, auth: {require: Selector}}}", "set rbac.namespaceLabels to true, or config.auth.require to All"},
 		"a budget for one":           {"podDisruptionBudget: {enabled: true}", "podDisruptionBudget.enabled needs replicas of 2 or more"},
+		"alerts of nothing":          {"{config: {metrics: {bindAddress: \"0\"}}, metrics: {prometheusRule: {enabled: true}}}", "metrics.prometheusRule.enabled needs metrics"},
 		"a monitor of nothing":       {"{config: {metrics: {bindAddress: \"0\"}}, metrics: {serviceMonitor: {enabled: true}}}", "metrics.serviceMonitor.enabled needs metrics"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,5 +245,30 @@ func TestEveryFieldOfTheConfiguration(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the manager's file is not what the values say (-want +got):\n%s", diff)
+	}
+}
+
+// Values that look odd, and are good: the chart installs the same as without them.
+func TestValuesThatSayNothing(t *testing.T) {
+	for name, values := range map[string]string{
+		"a configuration that is all comments":       "config:",
+		"the condition of a chart that has this one": "enabled: true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(render(t, ""), render(t, values)); diff != "" {
+				t.Errorf("with and without:\n%s", diff)
+			}
+		})
+	}
+}
+
+// A label takes less than a tag.
+func TestEveryTagMakesALabel(t *testing.T) {
+	label := regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	for _, tag := range []string{"v1.2.3", "_v1", "v1-", "v1._-", strings.Repeat("v", 60) + "...-1"} {
+		version := text(at(render(t, "image: {tag: \""+tag+"\"}")[deployment], "metadata", "labels", "app.kubernetes.io/version"))
+		if !label.MatchString(version) {
+			t.Errorf("tag %s makes the label %q", tag, version)
+		}
 	}
 }

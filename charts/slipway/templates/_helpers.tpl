@@ -10,9 +10,9 @@ app.kubernetes.io/component: manager
 {{- .Values.image.tag | default .Chart.AppVersion -}}
 {{- end -}}
 
-{{/* The label of the version. A tag with characters that a label cannot have is cut. */}}
+{{/* The label of the version. A label is shorter than a tag can be, and begins and ends with a letter or a digit. */}}
 {{- define "slipway.version" -}}
-{{- include "slipway.tag" . | trunc 63 | trimSuffix "." | trimSuffix "-" | trimSuffix "_" -}}
+{{- include "slipway.tag" . | trunc 63 | trimAll "._-" -}}
 {{- end -}}
 
 {{/* Labels of an object. Call it with a dict of root, and optionally component and labels; the chart's own labels win. */}}
@@ -48,7 +48,7 @@ annotations:
 
 {{/* The manager's configuration file. */}}
 {{- define "slipway.config" -}}
-{{- $config := mergeOverwrite (dict "apiVersion" "config.slipway.dev/v1alpha1" "kind" "ManagerConfiguration") (deepCopy .Values.config) -}}
+{{- $config := mergeOverwrite (dict "apiVersion" "config.slipway.dev/v1alpha1" "kind" "ManagerConfiguration") (deepCopy (get .Values "config" | default dict)) -}}
 {{- if .Values.watchNamespaces -}}
 {{- if get $config "namespaces" -}}
 {{- fail "set watchNamespaces or config.namespaces, not both: watchNamespaces sets config.namespaces and grants the rights" -}}
@@ -64,24 +64,29 @@ annotations:
 {{- end -}}
 
 {{- define "slipway.metricsPort" -}}
-{{- include "slipway.port" (dig "metrics" "bindAddress" ":8443" .Values.config) -}}
+{{- include "slipway.port" (dig "metrics" "bindAddress" ":8443" (get .Values "config" | default dict)) -}}
 {{- end -}}
 
 {{- define "slipway.healthPort" -}}
-{{- include "slipway.port" (dig "health" "bindAddress" ":8081" .Values.config) -}}
+{{- include "slipway.port" (dig "health" "bindAddress" ":8081" (get .Values "config" | default dict)) -}}
 {{- end -}}
 
 {{- define "slipway.metricsProtocol" -}}
-{{- dig "metrics" "protocol" "HTTPS" .Values.config | lower -}}
+{{- dig "metrics" "protocol" "HTTPS" (get .Values "config" | default dict) | lower -}}
+{{- end -}}
+
+{{/* Where the manager's lease is. */}}
+{{- define "slipway.leaseNamespace" -}}
+{{- dig "leaderElection" "namespace" "" (get .Values "config" | default dict) | default .Release.Namespace -}}
 {{- end -}}
 
 {{/* Whether the manager asks the API server who scrapes it. */}}
 {{- define "slipway.metricsAuthenticated" -}}
-{{- if and (include "slipway.metricsPort" .) (eq (dig "metrics" "authentication" "Kubernetes" .Values.config) "Kubernetes") -}}true{{- end -}}
+{{- if and (include "slipway.metricsPort" .) (eq (dig "metrics" "authentication" "Kubernetes" (get .Values "config" | default dict)) "Kubernetes") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "slipway.subject" -}}
 - kind: ServiceAccount
-  name: {{ .Values.serviceAccount.name }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ .Values.serviceAccount.name | quote }}
+  namespace: {{ .Release.Namespace | quote }}
 {{- end -}}
