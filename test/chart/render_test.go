@@ -40,6 +40,11 @@ func load(t *testing.T) *chartv2.Chart {
 // tryRender renders the chart with values, as YAML, and returns what helm install would print or apply.
 func tryRender(t *testing.T, values string) (objects map[string]object, notes string, err error) {
 	t.Helper()
+	return tryRenderIn(t, namespace, values)
+}
+
+func tryRenderIn(t *testing.T, namespace, values string) (objects map[string]object, notes string, err error) {
+	t.Helper()
 	slipway := load(t)
 	var own map[string]any
 	if err := yaml.UnmarshalStrict([]byte(values), &own); err != nil {

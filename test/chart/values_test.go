@@ -272,3 +272,40 @@ func TestEveryTagMakesALabel(t *testing.T) {
 		}
 	}
 }
+
+// Kubernetes has namespaces such as 1234, which YAML takes for numbers.
+func TestNamesStayText(t *testing.T) {
+	objects, _, err := tryRenderIn(t, "1234", `{watchNamespaces: ["007", "true"], serviceAccount: {name: "1e3"}, priorityClassName: "12", replicas: 2, podDisruptionBudget: {enabled: true},
+		config: {metrics: {authentication: None}}, metrics: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var visit func(path string, of any)
+	visit = func(path string, of any) {
+		switch of := of.(type) {
+		case map[string]any:
+			for key, value := range of {
+				visit(path+"."+key, value)
+			}
+		case []any:
+			for _, value := range of {
+				visit(path, value)
+			}
+		case string:
+		default:
+			for _, key := range []string{"name", "namespace", "serviceAccountName", "priorityClassName", "matchNames"} {
+				if strings.HasSuffix(path, "."+key) {
+					t.Errorf("%s is %v, not text", path, of)
+				}
+			}
+		}
+	}
+	for key, o := range objects {
+		visit(key, o)
+	}
+	for _, want := range []string{"Deployment/1234/slipway-manager", "RoleBinding/007/slipway-manager", "RoleBinding/true/slipway-manager", "ServiceAccount/1234/1e3"} {
+		if objects[want] == nil {
+			t.Errorf("there is no %s", want)
+		}
+	}
+}
