@@ -114,7 +114,10 @@ func (r *recorder) command(ctx context.Context, text string) *exec.Cmd {
 func (r *recorder) hidden(ctx context.Context, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	output, err := r.command(ctx, text).CombinedOutput()
+	command := r.command(ctx, text)
+	inGroup(command)
+	command.Cancel = func() error { return endGroup(command) } // what it has started would keep its output open
+	output, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(output))
 	}

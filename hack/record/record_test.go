@@ -156,7 +156,7 @@ func TestFailures(t *testing.T) {
 // No command keeps a recording for longer than it may, and nothing of it stays.
 func TestTimeout(t *testing.T) {
 	for name, lines := range map[string]string{
-		"shown": "$ sleep 300", "hidden": "hide: sleep 300\n$ true", "until": "until: false\n$ true", "deaf": "$ trap '' TERM HUP INT; sleep 300; true",
+		"shown": "$ sleep 300", "hidden": "hide: sleep 300\n$ true", "hidden, in a child of the shell": "hide: sleep 300; true\n$ true", "until": "until: false\n$ true", "deaf": "$ trap '' TERM HUP INT; sleep 300; true",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
