@@ -16,8 +16,9 @@ import (
 // ownNamespaceFile has the namespace of the manager's pod.
 const ownNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// termOf returns a function that numbers this leader: higher than all before it. That is how often the leader has changed,
-// by the Lease. A manager without leader election is alone, and goes by the time of its start.
+// termOf returns a function that numbers this leader: higher than all before it. The number is the time at which the Lease
+// was created, in seconds, and how often the Lease has changed hands since. A manager without leader election is alone, and
+// goes by the time of its start.
 func termOf(options *manager.Options, reader client.Reader) func(context.Context) (int64, error) {
 	if !options.LeaderElection {
 		start := time.Now().Unix()
@@ -33,10 +34,13 @@ func termOf(options *manager.Options, reader client.Reader) func(context.Context
 		if err := reader.Get(ctx, name, lease); err != nil {
 			return 0, fmt.Errorf("get Lease %s: %w", name, err)
 		}
-		const first = 1 // a term is positive, and the first leader has made no change
-		if lease.Spec.LeaseTransitions == nil {
-			return first, nil
+		// A new Lease counts from 0, and adapters may have lists of a leader of the one before: pods outlive the operator's
+		// namespace. The new Lease is younger by more seconds than the other one had leaders, and the API server's clock has
+		// both times.
+		term := lease.CreationTimestamp.Unix()
+		if lease.Spec.LeaseTransitions != nil {
+			term += int64(*lease.Spec.LeaseTransitions)
 		}
-		return first + int64(*lease.Spec.LeaseTransitions), nil
+		return term, nil
 	}
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,32 +11,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// Each leader has a higher term than those before it, also the second one.
+// Each leader has a higher term than those before it, also if the Lease was deleted in between, or if the one before had
+// none.
 func TestTerm(t *testing.T) {
 	elected := manager.Options{LeaderElection: true, LeaderElectionNamespace: "system", LeaderElectionID: leaseName}
-	lease := func(transitions *int32) []client.Object {
-		return []client.Object{&coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: leaseName}, Spec: coordinationv1.LeaseSpec{LeaseTransitions: transitions},
-		}}
+	installed := time.Now().Add(-time.Hour)
+	lease := func(created time.Time, transitions *int32) client.Object {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: leaseName, CreationTimestamp: metav1.NewTime(created)},
+			Spec:       coordinationv1.LeaseSpec{LeaseTransitions: transitions},
+		}
 	}
-	for name, test := range map[string]struct {
+	last := int64(0)
+	for _, next := range []struct {
+		name    string
+		options manager.Options
 		objects []client.Object
-		want    int64 // 0 for an error
 	}{
-		"the first leader":     {lease(nil), 1},
-		"the first, in number": {lease(new(int32(0))), 1},
-		"the second":           {lease(new(int32(1))), 2},
-		"no Lease":             {nil, 0},
+		{"the first leader", elected, []client.Object{lease(installed, nil)}},
+		{"the second", elected, []client.Object{lease(installed, new(int32(1)))}},
+		{"the tenth", elected, []client.Object{lease(installed, new(int32(9)))}},
+		{"the first of another Lease", elected, []client.Object{lease(installed.Add(time.Minute), new(int32(0)))}},
+		{"without leader election", manager.Options{}, nil},
+		{"the first Lease after that", elected, []client.Object{lease(time.Now().Add(time.Second), nil)}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := termOf(&elected, fake.NewClientBuilder().WithObjects(test.objects...).Build())(t.Context())
-			if got != test.want || (err != nil) != (test.want == 0) {
-				t.Errorf("got %d, %v, want %d", got, err, test.want)
-			}
-		})
+		term, err := termOf(&next.options, fake.NewClientBuilder().WithObjects(next.objects...).Build())(t.Context())
+		if err != nil || term <= last {
+			t.Errorf("%s: term %d, %v, after %d", next.name, term, err, last)
+		}
+		last = term
 	}
-	alone, err := termOf(&manager.Options{}, nil)(t.Context())
-	if err != nil || alone < 1 {
-		t.Errorf("without leader election: %d, %v", alone, err)
+	if term, err := termOf(&elected, fake.NewClientBuilder().Build())(t.Context()); err == nil {
+		t.Errorf("without a Lease: term %d", term)
 	}
 }
