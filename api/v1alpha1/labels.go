@@ -47,7 +47,7 @@ const (
 	// AnnotationAdapterVersion on a pod template is the version of its adapter.
 	AnnotationAdapterVersion = "mcp.slipway.dev/adapter-version"
 
-	// AnnotationCatalogDigest on a catalogue's ConfigMap is the digest of what it holds.
+	// AnnotationCatalogDigest on a catalog's ConfigMap is the digest of what it holds.
 	AnnotationCatalogDigest = "mcp.slipway.dev/catalog-digest"
 )
 

@@ -43,7 +43,7 @@ const (
 	// HeaderFailed is in the answer of the client port to the manager's probe if the adapter cannot
 	// serve it because the server fails, and not because a limit is reached.
 	HeaderFailed = "Slipway-Failed"
-	// HeaderSessions carries the instance's Sessions with a catalogue, outside its ETag: they
+	// HeaderSessions carries the instance's Sessions with a catalog, outside its ETag: they
 	// change all the time. A manager that sends it with the value SessionsWithSpares gets the spares, too.
 	HeaderSessions = "Slipway-Sessions"
 	// HeaderProcesses carries the instance's Processes with a catalog, outside its ETag. The

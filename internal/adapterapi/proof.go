@@ -23,7 +23,7 @@ type Subject struct {
 	Path   string
 }
 
-// CatalogSubject is a request for the catalogue.
+// CatalogSubject is a request for the catalog.
 func CatalogSubject(podUID string) Subject {
 	return Subject{Use: UseCatalog, PodUID: podUID, Method: "GET", Path: PathCatalog}
 }

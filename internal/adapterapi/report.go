@@ -2,7 +2,7 @@ package adapterapi
 
 import "encoding/json"
 
-// Report is the body of a catalogue's answer.
+// Report is the body of a catalog's answer.
 type Report struct {
 	Ready bool `json:"ready"`
 	// Reason and Error say why not, or what went wrong last. Error is for people.

@@ -64,9 +64,9 @@ func TestTransitions(t *testing.T) {
 		"suspended at once": {
 			withConditions("Ready", "True", "Ready", "Available", "True", "Available"), withConditions("Available", "False", "Suspended"), []string{"Normal Suspended"},
 		},
-		"first catalogue":   {withTools(""), withTools("1", "a"), nil},
-		"other catalogue":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
-		"catalogue is gone": {withTools("1", "a"), withTools(""), nil},
+		"first catalog":   {withTools(""), withTools("1", "a"), nil},
+		"other catalog":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
+		"catalog is gone": {withTools("1", "a"), withTools(""), nil},
 		"second pod":        {mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
-// builder puts a catalogue together, piece by piece and within limits.
+// builder puts a catalog together, piece by piece and within limits.
 type builder struct {
 	limits  Limits
 	strict  bool // an unusable item is an error
@@ -195,13 +195,13 @@ func canonical(raw []byte) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// digest is over the catalogue's JSON, in which everything has one form only.
+// digest is over the catalog's JSON, in which everything has one form only.
 func (c *Catalog) digest() (string, error) {
 	plain := *c
 	plain.Digest = ""
 	hash := sha256.New()
 	if err := json.NewEncoder(hash).Encode(plain); err != nil {
-		return "", fmt.Errorf("digest catalogue: %w", err)
+		return "", fmt.Errorf("digest catalog: %w", err)
 	}
 	return "sha256:" + hex.EncodeToString(hash.Sum(nil)), nil
 }

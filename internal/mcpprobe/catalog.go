@@ -10,10 +10,10 @@ import (
 )
 
 // Catalog is what a server is and offers. Lists are sorted, JSON is in one canonical
-// form, and equal servers have equal catalogues: encoding and decoding one changes
+// form, and equal servers have equal catalogs: encoding and decoding one changes
 // nothing.
 type Catalog struct {
-	// Digest identifies everything else in the catalogue, as "sha256:" and hexadecimal
+	// Digest identifies everything else in the catalog, as "sha256:" and hexadecimal
 	// digits. It does not depend on the order of the server's lists.
 	Digest            string             `json:"digest"`
 	Server            Server             `json:"server"`
@@ -95,7 +95,7 @@ type Excluded struct {
 	Reason string `json:"reason"`
 }
 
-// Serving returns the catalogue of the same server behind an adapter that serves clients
+// Serving returns the catalog of the same server behind an adapter that serves clients
 // of these protocol versions. It shares its lists with the original.
 func (c *Catalog) Serving(versions []string) (*Catalog, error) {
 	serving := *c
@@ -105,7 +105,7 @@ func (c *Catalog) Serving(versions []string) (*Catalog, error) {
 	return &serving, err
 }
 
-// Counts are the lengths of a catalogue's lists.
+// Counts are the lengths of a catalog's lists.
 type Counts struct {
 	Tools, Prompts, Resources, ResourceTemplates int
 }
@@ -123,7 +123,7 @@ func (c *Catalog) Counts() Counts {
 // MarshalJSON returns Raw.
 func (t Tool) MarshalJSON() ([]byte, error) { return t.Raw, nil }
 
-// UnmarshalJSON reads a tool of a catalogue that was stored, for those who read parts of one: the digest
+// UnmarshalJSON reads a tool of a catalog that was stored, for those who read parts of one: the digest
 // is over the whole.
 func (t *Tool) UnmarshalJSON(data []byte) error {
 	raw, err := canonical(data)
@@ -238,7 +238,7 @@ func order(aKey, bKey string, aRaw, bRaw []byte) int {
 	return cmp.Or(cmp.Compare(aKey, bKey), bytes.Compare(aRaw, bRaw))
 }
 
-// DecodeCatalog reads a catalogue from JSON, and checks it against the limits and its own
+// DecodeCatalog reads a catalog from JSON, and checks it against the limits and its own
 // digest.
 func DecodeCatalog(data []byte, limits Limits) (*Catalog, error) {
 	var stored struct {
@@ -252,7 +252,7 @@ func DecodeCatalog(data []byte, limits Limits) (*Catalog, error) {
 		Excluded     json.RawMessage `json:"excluded"`
 	}
 	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, fmt.Errorf("decode catalogue: %w", err)
+		return nil, fmt.Errorf("decode catalog: %w", err)
 	}
 	b := newBuilder(limits)
 	b.strict = true
@@ -274,14 +274,14 @@ func DecodeCatalog(data []byte, limits Limits) (*Catalog, error) {
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("decode catalogue: %w", err)
+		return nil, fmt.Errorf("decode catalog: %w", err)
 	}
 	catalog, err := b.build()
 	if err != nil {
-		return nil, fmt.Errorf("decode catalogue: %w", err)
+		return nil, fmt.Errorf("decode catalog: %w", err)
 	}
 	if catalog.Digest != stored.Digest {
-		return nil, errors.New("decode catalogue: it does not match its digest")
+		return nil, errors.New("decode catalog: it does not match its digest")
 	}
 	return catalog, nil
 }

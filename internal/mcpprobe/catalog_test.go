@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// offer is what a catalogue is built from, as a server would write it.
+// offer is what a catalog is built from, as a server would write it.
 type offer struct{ capabilities, tools, prompts, resources, templates string }
 
 func standardOffer() offer {
@@ -64,7 +64,7 @@ func TestDigestDoesNotDependOnForm(t *testing.T) {
 			changed := standardOffer()
 			change(&changed)
 			if diff := cmp.Diff(want, changed.catalog(t)); diff != "" {
-				t.Errorf("catalogue (-want +got):\n%s", diff)
+				t.Errorf("catalog (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestDigestChangesWithContent(t *testing.T) {
 	}
 }
 
-func TestCatalogueRoundTrip(t *testing.T) {
+func TestCatalogRoundTrip(t *testing.T) {
 	full := standardOffer()
 	full.prompts = `[{"name":"p"},{"title":"no name"},7]`
 	for name, want := range map[string]*Catalog{
@@ -132,7 +132,7 @@ func TestCatalogueRoundTrip(t *testing.T) {
 				t.Fatalf("Unmarshal: %v", err)
 			}
 			if diff := cmp.Diff(want, &got); diff != "" {
-				t.Errorf("catalogue (-want +got):\n%s", diff)
+				t.Errorf("catalog (-want +got):\n%s", diff)
 			}
 			again, err := json.Marshal(&got)
 			if err != nil {
@@ -147,7 +147,7 @@ func TestCatalogueRoundTrip(t *testing.T) {
 
 // Whatever is within the limits when it is taken is so when it is read back, though
 // json.Marshal makes it longer.
-func TestCatalogueAtTheLimitsCanBeReadBack(t *testing.T) {
+func TestCatalogAtTheLimitsCanBeReadBack(t *testing.T) {
 	limits := Limits{ItemBytes: 1000, CatalogBytes: 5000}
 	b := newBuilder(limits)
 	if err := b.setCapabilities(nil); err != nil {
@@ -171,7 +171,7 @@ func TestCatalogueAtTheLimitsCanBeReadBack(t *testing.T) {
 		t.Fatalf("DecodeCatalog: %v", err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("catalogue (-want +got):\n%s", diff)
+		t.Errorf("catalog (-want +got):\n%s", diff)
 	}
 }
 
@@ -257,7 +257,7 @@ func FuzzDecodeCatalog(f *testing.F) {
 			t.Fatalf("DecodeCatalog: %v\n%s", err, encoded)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("catalogue (-want +got):\n%s", diff)
+			t.Errorf("catalog (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -8,7 +8,7 @@
 //
 //	session, err := mcpprobe.Connect(ctx, mcpprobe.Pipes(stdout, stdin), mcpprobe.Options{})
 //	catalog, err := session.Catalog(ctx)
-//	<-session.Changed() // ask for the catalogue again
+//	<-session.Changed() // ask for the catalog again
 //
 // The package takes every server for hostile. The SDK reads replies without a bound and
 // decodes them into Go values, which can be fifty times as large. So a guard stands

@@ -95,7 +95,7 @@ const (
 	LimitItems        = "items of a list"
 	LimitItemBytes    = "bytes of an item"
 	LimitReplyBytes   = "bytes of a reply"
-	LimitCatalogBytes = "bytes of the catalogue"
+	LimitCatalogBytes = "bytes of the catalog"
 	LimitCursors      = "repetitions of a cursor"
 )
 

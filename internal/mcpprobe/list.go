@@ -93,7 +93,7 @@ func (s *Session) Catalog(ctx context.Context) (*Catalog, error) {
 		defer func() { <-s.turn }()
 	case <-ctx.Done():
 		e := fromContext(ctx.Err())
-		e.Op = "catalogue"
+		e.Op = "catalog"
 		return nil, e
 	}
 	b := newBuilder(s.guard.limits)
@@ -109,7 +109,7 @@ func (s *Session) Catalog(ctx context.Context) (*Catalog, error) {
 		}
 	}
 	if err != nil {
-		return nil, withOp(err, "catalogue")
+		return nil, withOp(err, "catalog")
 	}
 	return b.build()
 }

@@ -28,7 +28,7 @@ type Limits struct {
 	Items        int // of one list, over all pages; 10,000
 	ItemBytes    int // of one tool, prompt, resource or template; 1 MiB
 	ReplyBytes   int // of one reply as it comes over the wire; 8 MiB
-	CatalogBytes int // of everything in a catalogue; 16 MiB
+	CatalogBytes int // of everything in a catalog; 16 MiB
 }
 
 const (

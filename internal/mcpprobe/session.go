@@ -38,7 +38,7 @@ func Connect(ctx context.Context, target Target, options Options) (*Session, err
 	return connect(ctx, target, options.withDefaults(), true)
 }
 
-// Probe opens a session, takes the catalogue and ends the session.
+// Probe opens a session, takes the catalog and ends the session.
 func Probe(ctx context.Context, target Target, options Options) (*Catalog, error) {
 	session, err := connect(ctx, target, options.withDefaults(), false)
 	if err != nil {

@@ -34,7 +34,7 @@ func targets(t *testing.T) map[string]struct {
 	}
 }
 
-func TestProbeTakesTheWholeCatalogue(t *testing.T) {
+func TestProbeTakesTheWholeCatalog(t *testing.T) {
 	for name, test := range targets(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,12 +42,12 @@ func TestProbeTakesTheWholeCatalogue(t *testing.T) {
 			if err != nil {
 				t.Fatalf("Probe: %v", err)
 			}
-			checkRealCatalogue(t, catalog, test.version)
+			checkRealCatalog(t, catalog, test.version)
 		})
 	}
 }
 
-func checkRealCatalogue(t *testing.T, catalog *Catalog, version string) {
+func checkRealCatalog(t *testing.T, catalog *Catalog, version string) {
 	t.Helper()
 	server := catalog.Server
 	server.ProtocolVersions = nil
@@ -131,7 +131,7 @@ func TestP02ProbeDeletesItsSession(t *testing.T) {
 	}
 }
 
-func TestChangedFiresAndTheNextCatalogueIsNew(t *testing.T) {
+func TestChangedFiresAndTheNextCatalogIsNew(t *testing.T) {
 	for name, test := range map[string]struct {
 		connect func(*testing.T, *mcp.Server) Target
 		options Options

@@ -66,7 +66,7 @@ func TestSkipInitializeIsNotForSSE(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
 	}
-	checkRealCatalogue(t, catalog, versionLegacy)
+	checkRealCatalog(t, catalog, versionLegacy)
 }
 
 // An adapter that serves more than the server speaks reports that in a valid catalog, and
@@ -94,7 +94,7 @@ func TestServing(t *testing.T) {
 	}
 	back, err := serving.Serving(nil)
 	if err != nil || back.Digest != digest {
-		t.Errorf("got %s, %v, want the digest of the same catalogue, %s", back.Digest, err, digest)
+		t.Errorf("got %s, %v, want the digest of the same catalog, %s", back.Digest, err, digest)
 	}
 }
 

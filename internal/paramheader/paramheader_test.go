@@ -52,7 +52,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// M-24: one annotation that is invalid is enough. The words are those of catalogues.
+// M-24: one annotation that is invalid is enough. The words are those of catalogs.
 func TestInvalidParams(t *testing.T) {
 	const (
 		marked = `{"type":"string","x-mcp-header":"A"}`

@@ -28,7 +28,7 @@ var (
 	namedSchemas = []string{"$defs", "definitions", "dependentSchemas", "patternProperties"}
 )
 
-// Why an annotation is invalid. The words get into catalogues.
+// Why an annotation is invalid. The words get into catalogs.
 var (
 	errPlace = errors.New(Annotation + " stands where no argument can be found for it")
 	errKind  = errors.New(Annotation + " is on something that is neither string, integer nor boolean")
@@ -88,7 +88,7 @@ func (w *walk) unreached(object map[string]any) error {
 }
 
 // named goes by the order of names: what is found must not depend on chance, as a
-// reason gets into catalogues.
+// reason gets into catalogs.
 func (w *walk) named(value any, path []string, reached bool) error {
 	schemas, _ := value.(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {

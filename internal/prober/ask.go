@@ -23,9 +23,9 @@ import (
 const (
 	mcpPath = "/mcp" // of the adapter's client port
 
-	maxBody    = 20 << 20 // of an answer to a request for a catalogue
+	maxBody    = 20 << 20 // of an answer to a request for a catalog
 	maxHeader  = 64 << 10
-	maxRefusal = 4 << 10 // of an answer without a catalogue
+	maxRefusal = 4 << 10 // of an answer without a catalog
 	maxTag     = 256     // bytes of an ETag
 	maxReason  = 64      // characters
 	maxWords   = 1024
@@ -34,7 +34,7 @@ const (
 
 	// inFlight bounds what answers may take together while they are worked on, and
 	// decodeCost is what one takes, in multiples of its size: as it came, its parts,
-	// and the catalogue that is made of them.
+	// and the catalog that is made of them.
 	inFlight   = 64 << 20
 	decodeCost = 3
 	// smallBody is what may be decoded at the same time as others. JSON can become
@@ -50,7 +50,7 @@ const (
 )
 
 // verifyLimits bound what a verification takes from a server. It only asks whether
-// the server answers; what it offers is in the adapter's catalogue. So a list that is
+// the server answers; what it offers is in the adapter's catalog. So a list that is
 // larger is no failure, and need not be read to its end.
 var verifyLimits = mcpprobe.Limits{Pages: 4, ItemBytes: 64 << 10, ReplyBytes: 1 << 20, CatalogBytes: 1 << 20}
 
@@ -107,13 +107,13 @@ func (a *asker) verify(ctx context.Context, i Instance) error {
 // question is what an adapter is asked.
 type question struct {
 	tag string // of what is known already
-	// skim leaves the catalogue unread, but for its digest: it changes too often.
+	// skim leaves the catalog unread, but for its digest: it changes too often.
 	skim bool
 }
 
 // reply is what an adapter answered.
 type reply struct {
-	skimmed   bool // of the catalogue there is only the digest
+	skimmed   bool // of the catalog there is only the digest
 	unchanged bool // nothing but the sessions is new
 	etag      string
 	sessions  *adapterapi.Sessions // nil if it did not say
@@ -128,11 +128,11 @@ type reply struct {
 
 // errNoRoom means that too much is being read already. It says nothing of the one who
 // was asked.
-var errNoRoom = errors.New("too many catalogues are being read at the moment")
+var errNoRoom = errors.New("too many catalogs are being read at the moment")
 
 // failure is an error of mcpprobe, so that both ports have the same classes.
 func failure(class mcpprobe.Class, status int, detail string) error {
-	return &mcpprobe.Error{Class: class, Op: "catalogue", Status: status, Detail: detail}
+	return &mcpprobe.Error{Class: class, Op: "catalog", Status: status, Detail: detail}
 }
 
 // fetch asks the adapter what its server offers, unless that is what the tag names.
@@ -216,14 +216,14 @@ func lost(ctx context.Context, err error, how how) error {
 		return failure(mcpprobe.Canceled, 0, "")
 	case !how.reached:
 		return &mcpprobe.Error{
-			Class: mcpprobe.Unreachable, Op: "catalogue", Detail: innermost(err),
+			Class: mcpprobe.Unreachable, Op: "catalog", Detail: innermost(err),
 			Unheard: errors.Is(err, syscall.ECONNRESET), // a reset can come before the transport knows of the connection
 		}
 	case ctx.Err() != nil || isTimeout(err):
 		return failure(mcpprobe.Timeout, 0, "")
 	default:
 		return &mcpprobe.Error{
-			Class: mcpprobe.Closed, Op: "catalogue", Detail: "the adapter ended the connection before its answer",
+			Class: mcpprobe.Closed, Op: "catalog", Detail: "the adapter ended the connection before its answer",
 			Unheard: how.fresh && !how.heard,
 		}
 	}

@@ -126,7 +126,7 @@ func hostileServers(client, adminPort http.Handler, times int) map[string]hostil
 		"unauthorized":      {body(401, ""), adminPort, Unauthorized, "HTTP 401", 0},
 		"full":              {body(429, ""), adminPort, Full, "HTTP 429", 0},
 		"unavailable":       {body(503, ""), adminPort, Full, "HTTP 503", 0},
-		"catalog-500":       {client, signed(body(500, "encode catalogue")), Verified, "the adapter cannot answer at the moment", 0},
+		"catalog-500":       {client, signed(body(500, "encode catalog")), Verified, "the adapter cannot answer at the moment", 0},
 		"catalog-broken":    {client, signed(body(200, `{"ready":tr`)), Verified, "the answer is not that of an adapter", 0},
 		// Processes of the server's container can listen where the adapter should.
 		"catalog-401":      {client, body(401, ""), Verified, "answers HTTP 401 without the adapter's signature", 0},
@@ -187,7 +187,7 @@ func watchHostileServers(t *testing.T, times int, observe func()) {
 	}
 	guard := hang.Guard
 	if times > 1 {
-		// On a busy machine, the race detector makes the prober decode the swelling catalogue
+		// On a busy machine, the race detector makes the prober decode the swelling catalog
 		// for half a minute. It postpones the largest answers meanwhile, and asks again later.
 		guard *= 3
 	}

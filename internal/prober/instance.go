@@ -27,7 +27,7 @@ const (
 	// the server, before it counts.
 	patience = 3
 
-	// A catalogue that changes more than flapChanges times in flapWindow flaps. Then
+	// A catalog that changes more than flapChanges times in flapWindow flaps. Then
 	// it is taken once in flapWindow only.
 	flapChanges = 5
 	flapWindow  = 5 * time.Minute
@@ -44,10 +44,10 @@ type instance struct {
 	held        bool      // its adapter said that it is not ready: no use to verify
 	verifyFails int       // in a row
 	softFails   int       // those among them that do not undo a success
-	askFails    int       // of the catalogue, in a row
+	askFails    int       // of the catalog, in a row
 	asks        int       // while it was not ready
-	askNext     bool      // the catalogue was left out last time
-	noRoom      int       // times in a row that there was no memory to read the catalogue
+	askNext     bool      // the catalog was left out last time
+	noRoom      int       // times in a row that there was no memory to read the catalog
 	verifiedAt  time.Time // when it was last asked through its client port
 	verifyAt    time.Time // not before this it is asked there again
 
@@ -121,7 +121,7 @@ func (i *instance) nextAsk(now time.Time) time.Time {
 	}
 }
 
-// askAt is when to ask for the catalogue.
+// askAt is when to ask for the catalog.
 func (i *instance) askAt(now time.Time) time.Time {
 	switch {
 	case i.askFails > 0 && i.Ready && !i.held:
@@ -207,7 +207,7 @@ func (i *instance) answered(answer reply, now time.Time) {
 	i.askFails, i.askNext, i.noRoom = 0, false, 0
 	i.asks++
 	if i.result.Outcome == Verified || i.result.Outcome == Pending {
-		i.result.Message = "" // the catalogue can be read
+		i.result.Message = "" // the catalog can be read
 	}
 	if answer.sessions != nil {
 		i.result.Sessions = *answer.sessions
@@ -313,11 +313,11 @@ func (i *instance) offered(answer reply, now time.Time) {
 type flap struct {
 	seen    string      // the digest that came last
 	changes []time.Time // of the last flapWindow, and no more than needed
-	taken   time.Time   // when a catalogue was last taken
+	taken   time.Time   // when a catalog was last taken
 	skipped bool        // the last one was not
 }
 
-// take says whether to take a catalogue of that digest.
+// take says whether to take a catalog of that digest.
 func (f *flap) take(digest string, now time.Time) bool {
 	changed := f.see(digest, now)
 	if (changed || f.skipped) && f.flapping(now) && now.Sub(f.taken) < flapWindow {
@@ -348,7 +348,7 @@ func (f *flap) flapping(now time.Time) bool {
 	return len(f.changes) > flapChanges
 }
 
-// due says whether a catalogue that was skipped is to be taken after all.
+// due says whether a catalog that was skipped is to be taken after all.
 func (f *flap) due(now time.Time) bool {
 	return f.skipped && (!f.flapping(now) || now.Sub(f.taken) >= flapWindow)
 }

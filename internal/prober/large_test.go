@@ -14,9 +14,9 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// More large catalogues come at a time than may wait to be decoded; all of them are read
+// More large catalogs come at a time than may wait to be decoded; all of them are read
 // in the end. One of them is too large to be stored whole.
-func TestManyLargeCatalogues(t *testing.T) {
+func TestManyLargeCatalogs(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	large := func(tools int) (*mcpprobe.Catalog, http.Handler) {
@@ -47,7 +47,7 @@ func TestManyLargeCatalogues(t *testing.T) {
 }
 
 // An answer that cannot be taken in is not transferred: workers that read and
-// discard catalogues would only keep each other from decoding them.
+// discard catalogs would only keep each other from decoding them.
 func TestNoRoomIsKnownBeforeTheAnswerIsRead(t *testing.T) {
 	p := newPods(t)
 	instance := p.add("large", nil, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -24,9 +24,9 @@ func TestDecodingIsNotHeldAgainstTheInstance(t *testing.T) {
 	}{
 		"decoded":           {answer(good("1", 0), nil), false, ""},
 		"no room meanwhile": {answer(reply{}, errNoRoom), false, ""},
-		"not understood":    {answer(reply{}, failure(mcpprobe.Protocol, 0, "no answer of an adapter")), false, "the catalogue cannot be read: no answer of an adapter"},
-		"no answer":         {answer(reply{}, failure(mcpprobe.Timeout, 0, "")), true, "the catalogue cannot be read: the adapter did not answer within 5s"},
-		"not reached":       {answer(reply{}, failure(mcpprobe.Unreachable, 0, "")), true, "the catalogue cannot be read: the manager cannot connect to port 16271 of the pod"},
+		"not understood":    {answer(reply{}, failure(mcpprobe.Protocol, 0, "no answer of an adapter")), false, "the catalog cannot be read: no answer of an adapter"},
+		"no answer":         {answer(reply{}, failure(mcpprobe.Timeout, 0, "")), true, "the catalog cannot be read: the adapter did not answer within 5s"},
+		"not reached":       {answer(reply{}, failure(mcpprobe.Unreachable, 0, "")), true, "the catalog cannot be read: the manager cannot connect to port 16271 of the pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, Options{Log: discard}, func(t *testing.T, w *world) {

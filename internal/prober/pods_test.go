@@ -219,11 +219,11 @@ func TestARealServer(t *testing.T) {
 	}
 	for deadline := time.Now().Add(hang.Guard); unchanged.Load() < 3; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("the catalogue was asked for %d times by its tag, want 3", unchanged.Load())
+			t.Fatalf("the catalog was asked for %d times by its tag, want 3", unchanged.Load())
 		}
 	}
 	if full.Load() != 1 {
-		t.Errorf("the whole catalogue was asked for %d times", full.Load())
+		t.Errorf("the whole catalog was asked for %d times", full.Load())
 	}
 	stop()
 	mu.Lock()

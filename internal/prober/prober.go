@@ -29,7 +29,7 @@ type Options struct {
 	// Notify is called with the name of a server when something has changed in
 	// substance in what Results returns for it. It must not block.
 	Notify func(server types.NamespacedName)
-	// Limits bound what is taken of a catalogue.
+	// Limits bound what is taken of a catalog.
 	Limits mcpprobe.Limits
 	// ClientPort and AdminPort are the adapter's.
 	ClientPort int
@@ -84,12 +84,12 @@ type Instance struct {
 	// into the annotation. A change of either asks for a new verification.
 	Starts  int32
 	Refresh string
-	// Key is the server's: the prober proves itself by it, to read the catalogue and to
+	// Key is the server's: the prober proves itself by it, to read the catalog and to
 	// have the slot that is reserved for a verification.
 	Key      adapterapi.Key
 	Interval time.Duration
 	Timeout  time.Duration
-	// Stored is the digest of the catalogue that the cluster holds already; the
+	// Stored is the digest of the catalog that the cluster holds already; the
 	// prober need not keep that one.
 	Stored string
 	// Settings are what its adapter is to go by. An adapter that takes settings and goes
@@ -124,7 +124,7 @@ const (
 type Result struct {
 	Outcome Outcome
 	// Message says why the outcome is not Verified. With Verified it is empty, or
-	// says why the catalogue cannot be read.
+	// says why the catalog cannot be read.
 	Message string
 	// Report is what the adapter last said of its server; nil before the first time.
 	Report *Report
@@ -142,7 +142,7 @@ type Result struct {
 	Keys *adapterapi.KeyUse
 	// Silent is true if the adapter did not answer when it was last asked.
 	Silent bool
-	// Flapping is true while the catalogue changes so often that not every change
+	// Flapping is true while the catalog changes so often that not every change
 	// is followed.
 	Flapping bool
 	// Access says which access document the adapter enforces; nil before the first report, and of an
@@ -200,7 +200,7 @@ type Catalog struct {
 	Stored *workload.Catalog
 }
 
-// Summary is the part of a status that comes from a catalogue.
+// Summary is the part of a status that comes from a catalog.
 type Summary struct {
 	ServerInfo       mcpv1alpha1.ServerInfo
 	ProtocolVersions []string

@@ -127,7 +127,7 @@ func TestWordsAreToldOnceAMinute(t *testing.T) {
 	})
 }
 
-func TestAChangedCatalogueIsTold(t *testing.T) {
+func TestAChangedCatalogIsTold(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.Watch(alpha, []Instance{pod("a")})
 		w.takeTold()
@@ -163,7 +163,7 @@ func TestFlapping(t *testing.T) {
 			taken[w.result("a").Catalog.Summary.Catalog.Digest] = true
 		}
 		if len(taken) < 4 || len(taken) > 6 {
-			t.Errorf("in 20 minutes %d catalogues were taken, want one in 5 minutes", len(taken))
+			t.Errorf("in 20 minutes %d catalogs were taken, want one in 5 minutes", len(taken))
 		}
 		if told := w.takeTold(); told > 6 {
 			t.Errorf("was told %d times in 20 minutes", told)
@@ -172,7 +172,7 @@ func TestFlapping(t *testing.T) {
 			w.pass(time.Second) // one was just taken, so the next is not
 		}
 		// It settles: an adapter with a tag says that nothing has changed, and yet the
-		// catalogue that was not taken is.
+		// catalog that was not taken is.
 		w.onFetch(func(_ context.Context, _ Instance, tag string) (reply, error) {
 			r := good("last", 0)
 			r.unchanged = tag == r.etag
@@ -186,7 +186,7 @@ func TestFlapping(t *testing.T) {
 		w.pass(time.Minute)
 		for _, q := range w.take() {
 			if q.tag == "" {
-				t.Error("the whole catalogue is still asked for")
+				t.Error("the whole catalog is still asked for")
 			}
 		}
 	})
@@ -205,7 +205,7 @@ func TestWhatTheClusterHasIsNotKept(t *testing.T) {
 		w.take()
 		before := w.result("a")
 		if before.Catalog.Stored == nil || before.Catalog != w.result("b").Catalog {
-			t.Fatal("instances that agree do not share one catalogue")
+			t.Fatal("instances that agree do not share one catalog")
 		}
 		w.Watch(alpha, []Instance{pod("a", stored("1")), pod("b", stored("1"))})
 		after := w.result("a")
@@ -213,12 +213,12 @@ func TestWhatTheClusterHasIsNotKept(t *testing.T) {
 			t.Error("what is stored is kept, or what was handed out was changed")
 		}
 		if after.Catalog != w.result("b").Catalog {
-			t.Error("they do not share one catalogue any more")
+			t.Error("they do not share one catalog any more")
 		}
 		w.pass(time.Minute)
 		for _, q := range w.take() {
 			if q.tag == "" {
-				t.Error("the whole catalogue is asked for")
+				t.Error("the whole catalog is asked for")
 			}
 		}
 		// A user deletes the ConfigMap.
@@ -234,7 +234,7 @@ func TestWhatTheClusterHasIsNotKept(t *testing.T) {
 	})
 }
 
-func TestCataloguesThatTheClusterDoesNotHaveAreFew(t *testing.T) {
+func TestCatalogsThatTheClusterDoesNotHaveAreFew(t *testing.T) {
 	inWorld(t, Options{Log: discard}, func(t *testing.T, w *world) {
 		w.onFetch(func(_ context.Context, i Instance, _ string) (reply, error) { return good(string(i.UID), 0), nil })
 		var instances []Instance
@@ -252,7 +252,7 @@ func TestCataloguesThatTheClusterDoesNotHaveAreFew(t *testing.T) {
 			}
 		}
 		if kept != keptUnstored {
-			t.Errorf("got %d catalogues that are kept, want %d", kept, keptUnstored)
+			t.Errorf("got %d catalogs that are kept, want %d", kept, keptUnstored)
 		}
 	})
 }
@@ -301,7 +301,7 @@ func TestAnAnswerWithoutASignatureIsTold(t *testing.T) {
 }
 
 // An adapter that does not answer any more: the client port has the last word.
-func TestACatalogueThatCannotBeReadAsksForAVerification(t *testing.T) {
+func TestACatalogThatCannotBeReadAsksForAVerification(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.Watch(alpha, []Instance{pod("a")})
 		w.wantOutcome("a", Verified, "")
@@ -319,7 +319,7 @@ func TestACatalogueThatCannotBeReadAsksForAVerification(t *testing.T) {
 		checkTimes(t, w.take(), kindCatalog, 10*time.Second, time.Second, 2*time.Second)
 		w.onVerify(func(context.Context, Instance) error { return nil })
 		w.pass(35 * time.Second)
-		w.wantOutcome("a", Verified, "the catalogue cannot be read: gone")
+		w.wantOutcome("a", Verified, "the catalog cannot be read: gone")
 	})
 }
 
@@ -329,7 +329,7 @@ func TestPostponed(t *testing.T) {
 		w.Watch(alpha, []Instance{pod("a")})
 		w.pass(40 * time.Second)
 		checkTimes(t, w.take(), kindCatalog, 0, time.Second, 2*time.Second, 2*time.Second, 2*time.Second)
-		w.wantOutcome("a", Verified, "the catalogue cannot be read: too many catalogues are being read at the moment")
+		w.wantOutcome("a", Verified, "the catalog cannot be read: too many catalogs are being read at the moment")
 		if told := w.takeTold(); told != 2 {
 			t.Errorf("was told %d times, want of the outcome and of that", told)
 		}
@@ -386,7 +386,7 @@ func TestAnswersWithoutNews(t *testing.T) {
 	})
 }
 
-// A catalogue that changes all the time is not decoded all the time.
+// A catalog that changes all the time is not decoded all the time.
 func TestSkimming(t *testing.T) {
 	catalog := catalogOf(t, allCapabilities, map[string]string{"tools/list": list("tools", 3, func(i int) string { return tool(i, 1, 1, 1) })})
 	data := encode(adapterapi.Report{Ready: true, Catalog: encode(catalog)})

@@ -153,7 +153,7 @@ func TestAFailedVerificationIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestTheCatalogueIsPolledWhileVerificationFails(t *testing.T) {
+func TestTheCatalogIsPolledWhileVerificationFails(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onVerify(func(context.Context, Instance) error { return class(mcpprobe.Protocol) })
 		w.Watch(alpha, []Instance{pod("a")})
@@ -167,14 +167,14 @@ func TestTheCatalogueIsPolledWhileVerificationFails(t *testing.T) {
 			}
 		}
 		if asks < 5 {
-			t.Errorf("got %d questions for the catalogue in a minute", asks)
+			t.Errorf("got %d questions for the catalog in a minute", asks)
 		}
 	})
 }
 
 // A verification that takes nearly all of its time leaves too little for the catalog. The
 // prober then asks for the catalog alone, and reports no failure.
-func TestTheCatalogueHasTimeOfItsOwn(t *testing.T) {
+func TestTheCatalogHasTimeOfItsOwn(t *testing.T) {
 	inWorld(t, Options{}, func(t *testing.T, w *world) {
 		w.onVerify(func(context.Context, Instance) error { time.Sleep(4900 * time.Millisecond); return nil })
 		w.onFetch(func(ctx context.Context, _ Instance, _ string) (reply, error) {

@@ -45,11 +45,11 @@ func (s *server) sum() (sum counts) {
 	return sum
 }
 
-// keptUnstored is how many different catalogues of one server are kept that the
+// keptUnstored is how many different catalogs of one server are kept that the
 // cluster does not have.
 const keptUnstored = 4
 
-// intern returns the catalogue that instances of the server share. Results that were
+// intern returns the catalog that instances of the server share. Results that were
 // handed out keep theirs.
 func (s *server) intern(catalog *Catalog) *Catalog {
 	others := map[string]bool{} // that the cluster does not have

@@ -13,11 +13,11 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// maxStored is what a stored catalogue may have. A ConfigMap takes 1 MiB, with its
+// maxStored is what a stored catalog may have. A ConfigMap takes 1 MiB, with its
 // metadata.
 const maxStored = 900 << 10
 
-// store makes of a catalogue what a ConfigMap takes. One that is too large loses
+// store makes of a catalog what a ConfigMap takes. One that is too large loses
 // first what is least missed: the schemas of results, then those of arguments, then
 // descriptions, then all but names, each the largest first; at last the lists are cut.
 func store(catalog *mcpprobe.Catalog) *workload.Catalog {
@@ -36,7 +36,7 @@ func storeWithin(catalog *mcpprobe.Catalog, limit int) *workload.Catalog {
 	return &workload.Catalog{Digest: catalog.Digest, JSON: draft.encode(), Trimmed: trim.sentence()}
 }
 
-// draft is a catalogue on its way to a ConfigMap. Items are as the server wrote them
+// draft is a catalog on its way to a ConfigMap. Items are as the server wrote them
 // and are replaced, never changed.
 type draft struct {
 	Digest            string              `json:"digest"`
@@ -171,7 +171,7 @@ func (t *trimmer) note(count int, what string) {
 	}
 }
 
-// Words that a server may have on itself in a catalogue that has to be trimmed.
+// Words that a server may have on itself in a catalog that has to be trimmed.
 const (
 	keptInstructions = 32 << 10 // characters
 	keptSelf         = 1 << 10  // characters of a name or version
@@ -271,6 +271,6 @@ func (t *trimmer) sentence() string {
 	if len(t.left) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("The catalogue is larger than the %d KiB that are kept of one, so this is left out: %s.",
+	return fmt.Sprintf("The catalog is larger than the %d KiB that are kept of one, so this is left out: %s.",
 		t.limit>>10, strings.Join(t.left, ", "))
 }

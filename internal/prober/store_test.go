@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-// catalogOf is the catalogue of a server that gives these answers.
+// catalogOf is the catalog of a server that gives these answers.
 func catalogOf(t testing.TB, opening string, lists map[string]string) *mcpprobe.Catalog {
 	t.Helper()
 	server := httptest.NewServer(scripted(opening, lists))
@@ -73,7 +73,7 @@ func tool(i, input, output, description int) string {
 		i, strings.Repeat("d", description), strings.Repeat("i", input), strings.Repeat("o", output))
 }
 
-func TestStoreKeepsASmallCatalogueWhole(t *testing.T) {
+func TestStoreKeepsASmallCatalogWhole(t *testing.T) {
 	catalog := catalogOf(t, allCapabilities, map[string]string{
 		"tools/list":   list("tools", 3, func(i int) string { return tool(i, 10, 10, 10) }),
 		"prompts/list": `{"prompts":[{"name":"<&>\u2028","n":12345678901234567890123}]}`,
@@ -153,7 +153,7 @@ func TestStoreTrims(t *testing.T) {
 			if len(stored.JSON) > limit {
 				t.Errorf("got %d bytes, want at most %d", len(stored.JSON), limit)
 			}
-			want := "The catalogue is larger than the 20 KiB that are kept of one, so this is left out: " + test.want + "."
+			want := "The catalog is larger than the 20 KiB that are kept of one, so this is left out: " + test.want + "."
 			if stored.Trimmed != want {
 				t.Errorf("got  %s\nwant %s", stored.Trimmed, want)
 			}
@@ -165,10 +165,10 @@ func TestStoreTrims(t *testing.T) {
 				t.Errorf("got digest %s and %v", decoded.Digest, err)
 			}
 			if string(before) != string(encode(catalog)) {
-				t.Error("the catalogue itself was changed")
+				t.Error("the catalog itself was changed")
 			}
 			if again := storeWithin(catalog, limit); !cmp.Equal(stored, again) {
-				t.Error("the same catalogue is stored in another way")
+				t.Error("the same catalog is stored in another way")
 			}
 		})
 	}

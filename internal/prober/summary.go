@@ -31,7 +31,7 @@ const (
 // every client that watches MCPServers gets all of it with every change of a status.
 const maxListed = 28 << 10
 
-// summarize makes of a catalogue what a status has of it. It takes whatever the
+// summarize makes of a catalog what a status has of it. It takes whatever the
 // server wrote, and what it returns is always valid in a status.
 func summarize(catalog *mcpprobe.Catalog) Summary {
 	counts := catalog.Counts()
@@ -56,7 +56,7 @@ func summarize(catalog *mcpprobe.Catalog) Summary {
 	}
 }
 
-// listing is what is listed of a catalogue.
+// listing is what is listed of a catalog.
 type listing struct {
 	room      int // in bytes
 	truncated bool

@@ -82,7 +82,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("summary differs (-want +got):\n%s", diff)
 	}
 	if catalog.Tools[0].Name != "b" {
-		t.Error("the catalogue itself was sorted")
+		t.Error("the catalog itself was sorted")
 	}
 }
 

@@ -136,7 +136,7 @@ func (i *instance) hurry(was Instance, now time.Time) (hurries bool) {
 	return hurries
 }
 
-// lost says whether the cluster no longer has the catalogue that it had, and that is
+// lost says whether the cluster no longer has the catalog that it had, and that is
 // therefore not kept here.
 func (i *instance) lost(had string) bool {
 	catalog := i.result.Catalog

@@ -57,23 +57,23 @@ func withDetail(words string, e *mcpprobe.Error) string {
 	return words + ": " + text.Line(e.Detail, maxWords/2)
 }
 
-// trouble says why the catalogue could not be read.
+// trouble says why the catalog could not be read.
 func trouble(err error, i Instance) string {
 	e, ok := errors.AsType[*mcpprobe.Error](err)
 	if !ok {
-		return "the catalogue cannot be read: " + text.Line(err.Error(), maxWords/2)
+		return "the catalog cannot be read: " + text.Line(err.Error(), maxWords/2)
 	}
 	switch {
 	case isUnsigned(err):
-		return fmt.Sprintf("the catalogue cannot be read: port %d of the pod answers HTTP %d without the adapter's signature; "+
+		return fmt.Sprintf("the catalog cannot be read: port %d of the pod answers HTTP %d without the adapter's signature; "+
 			"either another process listens there, or the adapter has not read the present key yet, or the clocks of the two nodes differ", mcpv1alpha1.AdapterAdminPort, e.Status)
 	case unheard(err):
-		return fmt.Sprintf("the catalogue cannot be read: port %d of the pod accepts the manager's connection and closes it without an answer; %s", mcpv1alpha1.AdapterAdminPort, meshAdvice())
+		return fmt.Sprintf("the catalog cannot be read: port %d of the pod accepts the manager's connection and closes it without an answer; %s", mcpv1alpha1.AdapterAdminPort, meshAdvice())
 	case e.Class == mcpprobe.Timeout:
-		return fmt.Sprintf("the catalogue cannot be read: the adapter did not answer within %s", i.Timeout)
+		return fmt.Sprintf("the catalog cannot be read: the adapter did not answer within %s", i.Timeout)
 	case e.Class == mcpprobe.Unreachable:
-		return withDetail(fmt.Sprintf("the catalogue cannot be read: the manager cannot connect to port %d of the pod", mcpv1alpha1.AdapterAdminPort), e)
+		return withDetail(fmt.Sprintf("the catalog cannot be read: the manager cannot connect to port %d of the pod", mcpv1alpha1.AdapterAdminPort), e)
 	default:
-		return withDetail("the catalogue cannot be read", e)
+		return withDetail("the catalog cannot be read", e)
 	}
 }

@@ -35,8 +35,8 @@ type use struct {
 	method, params          string
 }
 
-// catalogue is what the server matrix has, by the request that uses it.
-var catalogue = map[string]use{
+// catalog is what the server matrix has, by the request that uses it.
+var catalog = map[string]use{
 	"echo":     {"tools/list", "tools", "name", "echo", "tools/call", `"name":"echo","arguments":{"text":"hello"}`},
 	"revision": {"tools/list", "tools", "name", "revision", "tools/call", `"name":"revision","arguments":{}`},
 	"count":    {"tools/list", "tools", "name", "count", "tools/call", `"name":"count","arguments":{"key":"k","event":"e"}`},
@@ -210,7 +210,7 @@ func checkVerdicts(t *testing.T, user string, s speaker, want map[string]verdict
 	}
 	defer s.close()
 	got, listed, wantListed := map[string]verdict{}, map[string][]string{}, map[string][]string{}
-	for what, use := range catalogue {
+	for what, use := range catalog {
 		got[what] = verdictOn(t, s.ask(use.method, use.params))
 		if _, asked := listed[use.list]; !asked {
 			listed[use.list] = names(t, s.ask(use.list, ""), use.member, use.key)
@@ -220,7 +220,7 @@ func checkVerdicts(t *testing.T, user string, s speaker, want map[string]verdict
 		}
 	}
 	full := maps.Clone(want)
-	for what := range catalogue {
+	for what := range catalog {
 		if full[what] == "" {
 			full[what] = denied
 		}
@@ -230,16 +230,16 @@ func checkVerdicts(t *testing.T, user string, s speaker, want map[string]verdict
 	}
 	for list := range listed {
 		slices.Sort(wantListed[list])
-		seen := slices.DeleteFunc(listed[list], func(name string) bool { return !isInCatalogue(name) })
+		seen := slices.DeleteFunc(listed[list], func(name string) bool { return !isInCatalog(name) })
 		if diff := cmp.Diff(wantListed[list], seen); diff != "" && len(wantListed[list])+len(seen) > 0 {
 			t.Errorf("%s sees in %s (-want +got):\n%s", user, list, diff)
 		}
 	}
 }
 
-// isInCatalogue is false for the other tools of the server, which no test calls.
-func isInCatalogue(name string) bool {
-	for _, use := range catalogue {
+// isInCatalog is false for the other tools of the server, which no test calls.
+func isInCatalog(name string) bool {
+	for _, use := range catalog {
 		if use.name == name {
 			return true
 		}

@@ -199,7 +199,7 @@ func TestListsOnOtherStreams(t *testing.T) {
 	for name, test := range map[string]struct {
 		method, body, odd string
 	}{
-		"in the answer to a call":         {http.MethodPost, requestText("tools/call", catalogue["echo"].params), "interleaved"},
+		"in the answer to a call":         {http.MethodPost, requestText("tools/call", catalog["echo"].params), "interleaved"},
 		"in the answer to a ping":         {http.MethodPost, requestText("ping", ""), "interleaved"},
 		"in the answer to a notification": {http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "accepted"},
 		"when a stream is resumed":        {http.MethodGet, "", "replayed"},
@@ -230,7 +230,7 @@ func TestFilteredStreamsCanBeResumed(t *testing.T) {
 	if status := s.open(); status != 200 {
 		t.Fatalf("alice connects: %d", status)
 	}
-	for _, body := range []string{requestText("tools/call", catalogue["echo"].params), requestText("tools/list", "")} {
+	for _, body := range []string{requestText("tools/call", catalog["echo"].params), requestText("tools/list", "")} {
 		response := g.request(http.MethodPost, url, s.token, body, append(s.headers(), "X-Odd", "primes")...)
 		all, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()

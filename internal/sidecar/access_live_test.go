@@ -61,7 +61,7 @@ func TestRuleIsRemoved(t *testing.T) {
 			check := func(when string, want map[string]verdict) {
 				for who, s := range open {
 					user, _, _ := strings.Cut(who, " ")
-					if got := verdictOn(t, s.ask("tools/call", catalogue["echo"].params)); got != want[user] {
+					if got := verdictOn(t, s.ask("tools/call", catalog["echo"].params)); got != want[user] {
 						t.Errorf("%s, echo is %s for %s, want %s", when, got, who, want[user])
 					}
 					listed := slices.Contains(names(t, s.ask("tools/list", ""), "tools", "name"), "echo")

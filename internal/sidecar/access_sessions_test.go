@@ -32,7 +32,7 @@ func TestVerifiedSessionsBelongToTheirUser(t *testing.T) {
 				}
 			}
 			s.token = g.token("alice", map[string]any{"scope": "deep mcp:use other"})
-			if got := s.ask("tools/call", catalogue["echo"].params); got.status != http.StatusOK {
+			if got := s.ask("tools/call", catalog["echo"].params); got.status != http.StatusOK {
 				t.Errorf("alice with a refreshed token: %d %s", got.status, got.message)
 			}
 			s.close()
@@ -76,7 +76,7 @@ func TestStepUp(t *testing.T) {
 	if status := s.open(); status != http.StatusOK {
 		t.Fatalf("carol connects: %d", status)
 	}
-	refused := s.ask("tools/call", catalogue["revision"].params)
+	refused := s.ask("tools/call", catalog["revision"].params)
 	challenge := refused.header.Get("WWW-Authenticate")
 	for _, want := range []string{`Bearer error="insufficient_scope"`, `scope="mcp:use deep"`, `resource_metadata="` + metadataURL + `"`, "error_description="} {
 		if !strings.Contains(challenge, want) {
@@ -87,7 +87,7 @@ func TestStepUp(t *testing.T) {
 		t.Errorf("carol calls: %d %s", refused.status, refused.message)
 	}
 	s.token = g.token("carol", map[string]any{"scope": "mcp:use deep"})
-	if got := s.ask("tools/call", catalogue["revision"].params); got.status != http.StatusOK {
+	if got := s.ask("tools/call", catalog["revision"].params); got.status != http.StatusOK {
 		t.Errorf("carol calls with the scope: %d %s", got.status, got.message)
 	}
 	if got := g.ask(http.MethodPost, url, g.token("alice", map[string]any{"scope": "other"}), initializeMessage); got.status != http.StatusForbidden ||

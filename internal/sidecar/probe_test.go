@@ -91,7 +91,7 @@ func TestProbeHasASlotOfItsOwn(t *testing.T) {
 					t.Fatalf("probe: %v", err)
 				}
 				if catalog, err := session.Catalog(t.Context()); err != nil || len(catalog.Tools) == 0 {
-					t.Errorf("catalogue: %+v, %v", catalog, err)
+					t.Errorf("catalog: %+v, %v", catalog, err)
 				}
 				refused("a second probe", token)
 				refused("a client during the probe", "")
@@ -141,7 +141,7 @@ func checkSessionsCounted(t *testing.T, adapter *Adapter, want string) {
 		return w
 	}
 	if got := get(adapterapi.PathCatalog).Header().Get(adapterapi.HeaderSessions); !strings.HasPrefix(got, want+"/1/") {
-		t.Errorf("catalogue: %q sessions, want %s", got, want)
+		t.Errorf("catalog: %q sessions, want %s", got, want)
 	}
 	if text := get(adapterapi.PathMetrics).Body.String(); !strings.Contains(text, "\nslipway_adapter_sessions "+want+"\n") {
 		t.Errorf("metrics do not say %s sessions:\n%.2000s", want, text)

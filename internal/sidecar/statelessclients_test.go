@@ -123,7 +123,7 @@ func TestStatelessClientsThatAreServed(t *testing.T) {
 	}
 }
 
-// The catalogue lists 2026-07-28 only for servers that speak it. The adapter finds that out
+// The catalog lists 2026-07-28 only for servers that speak it. The adapter finds that out
 // without a client, and the process that this takes ends.
 func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 	t.Parallel()
@@ -148,7 +148,7 @@ func TestCatalogListsWhatIsServedNatively(t *testing.T) {
 			if test.era != sessionless.Legacy {
 				g.Eventually(listed).WithTimeout(hang.Guard).Should(gomega.BeTrue())
 			} else if listed() {
-				t.Error("the catalogue lists 2026-07-28")
+				t.Error("the catalog lists 2026-07-28")
 			}
 			const keepers = 1
 			g.Eventually(published(t, adapter, "server_processes")).WithTimeout(hang.Guard).Should(gomega.BeEquivalentTo(keepers))

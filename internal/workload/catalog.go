@@ -6,7 +6,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// CatalogName names the ConfigMap with the server's catalogue.
+// CatalogName names the ConfigMap with the server's catalog.
 func CatalogName(server *mcpv1alpha1.MCPServer) string { return server.Name + "-catalog" }
 
 // CatalogConfigMap holds what the server offers, with all schemas.

@@ -68,7 +68,7 @@ type Rendered struct {
 // Catalog is what a server offers, as it is kept for people and programs to read.
 type Catalog struct {
 	Digest string
-	// JSON is the catalogue, small enough for a ConfigMap.
+	// JSON is the catalog, small enough for a ConfigMap.
 	JSON []byte
 	// Trimmed says what had to be left out of JSON; empty when it is whole.
 	Trimmed string

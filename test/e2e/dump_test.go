@@ -62,7 +62,7 @@ func dump(namespaces ...string) {
 	}
 }
 
-// dumpPod writes the logs of every container, and the adapter's catalogue.
+// dumpPod writes the logs of every container, and the adapter's catalog.
 func dumpPod(pod *corev1.Pod) {
 	for _, status := range containerStatuses(pod) {
 		log := []string{"logs", pod.Name, "--container", status.Name, fmt.Sprintf("--tail=%d", dumpedLines)}
@@ -74,8 +74,8 @@ func dumpPod(pod *corev1.Pod) {
 	if server := pod.Labels[mcpv1alpha1.LabelServer]; server != "" && pod.Status.PodIP != "" && gate != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
 		defer cancel()
-		GinkgoWriter.Printf("\n----- catalogue of the adapter in %s\n", pod.Name)
-		body, status, err := catalogue(ctx, pod, key(ctx, pod.Namespace, server))
+		GinkgoWriter.Printf("\n----- catalog of the adapter in %s\n", pod.Name)
+		body, status, err := catalog(ctx, pod, key(ctx, pod.Namespace, server))
 		GinkgoWriter.Println(status, body, err)
 	}
 }
@@ -91,7 +91,7 @@ func show(namespace string, args ...string) {
 	}
 }
 
-// key is what opens the catalogues of a server; the zero value if there is none.
+// key is what opens the catalogs of a server; the zero value if there is none.
 func key(ctx context.Context, namespace, server string) adapterapi.Key {
 	secret := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: server + "-keys"}}
 	if err := cluster.Get(ctx, types.NamespacedName{Namespace: namespace, Name: secret.Name}, &secret); err != nil {
@@ -101,8 +101,8 @@ func key(ctx context.Context, namespace, server string) adapterapi.Key {
 	return current
 }
 
-// catalogue is what the adapter in a pod reports to those who have the key.
-func catalogue(ctx context.Context, pod *corev1.Pod, key adapterapi.Key) (body string, status int, err error) {
+// catalog is what the adapter in a pod reports to those who have the key.
+func catalog(ctx context.Context, pod *corev1.Pod, key adapterapi.Key) (body string, status int, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s:16271/catalog", pod.Status.PodIP), http.NoBody)
 	if err != nil {
 		return "", 0, err

@@ -131,13 +131,13 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 			Should(ContainElements("2026-07-28", "2025-11-25"))
 	})
 
-	It("keeps its catalogue to those who have the key", func(ctx SpecContext) {
+	It("keeps its catalog to those who have the key", func(ctx SpecContext) {
 		server := start(ctx, stdioServer(ctx, newNamespace(ctx)))
 		pod := onlyPod(ctx, server)
-		_, status, err := catalogue(ctx, pod, adapterapi.Key{})
+		_, status, err := catalog(ctx, pod, adapterapi.Key{})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(401))
-		body, status, err := catalogue(ctx, pod, key(ctx, server.Namespace, server.Name))
+		body, status, err := catalog(ctx, pod, key(ctx, server.Namespace, server.Name))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status).To(Equal(200))
 		Expect(body).To(ContainSubstring(`"name":"burst"`))

@@ -24,11 +24,11 @@ const (
 // every change.
 const commandBytes = 2 << 10
 
-// Representative is the catalogue that stands for the server: the one that most
+// Representative is the catalog that stands for the server: the one that most
 // ready instances offer, and of equals the one of the youngest. It is nil if no ready
 // instance has one.
 func Representative(pods []corev1.Pod, results map[types.UID]prober.Result) *prober.Catalog {
-	var serving []*corev1.Pod // those that have a catalogue, youngest first
+	var serving []*corev1.Pod // those that have a catalog, youngest first
 	numbers := map[string]int{}
 	for i := range pods {
 		pod := &pods[i]
@@ -52,7 +52,7 @@ func Representative(pods []corev1.Pod, results map[types.UID]prober.Result) *pro
 }
 
 // offeredBy is what clients find at a pod; nil if they do not reach it, or if what it
-// offers is not known. A catalogue without a digest says only that it is too large.
+// offers is not known. A catalog without a digest says only that it is too large.
 func offeredBy(pod *corev1.Pod, results map[types.UID]prober.Result) *prober.Catalog {
 	catalog := results[pod.UID].Catalog
 	if catalog == nil || catalog.Summary.Catalog.Digest == "" || !PodReady(pod) || isDraining(pod) || isFinished(pod) {
@@ -61,7 +61,7 @@ func offeredBy(pod *corev1.Pod, results map[types.UID]prober.Result) *prober.Cat
 	return catalog
 }
 
-// catalogOf is the part of the status that comes from a catalogue: what the server
+// catalogOf is the part of the status that comes from a catalog: what the server
 // offers, or offered last while no ready pod tells. The prober has bounded it.
 func catalogOf(v *view) mcpv1alpha1.MCPServerStatus {
 	offered := mcpv1alpha1.MCPServerStatus{ServerInfo: v.before.ServerInfo, ProtocolVersions: v.before.ProtocolVersions, Catalog: v.before.Catalog}
@@ -69,7 +69,7 @@ func catalogOf(v *view) mcpv1alpha1.MCPServerStatus {
 		summary := &catalog.Summary
 		offered = mcpv1alpha1.MCPServerStatus{ServerInfo: &summary.ServerInfo, ProtocolVersions: summary.ProtocolVersions, Catalog: &summary.Catalog}
 	}
-	// A copy, because the catalogue is shared: the caller may decode the API server's answer
+	// A copy, because the catalog is shared: the caller may decode the API server's answer
 	// into the status.
 	next := *offered.DeepCopy()
 	if next.Catalog != nil {

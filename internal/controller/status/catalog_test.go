@@ -52,7 +52,7 @@ func TestRepresentative(t *testing.T) {
 	}
 }
 
-// Of catalogues that are the same, one that can be stored is worth more.
+// Of catalogs that are the same, one that can be stored is worth more.
 func TestRepresentativeIsWhole(t *testing.T) {
 	young := podNamed("y")
 	young.CreationTimestamp = now
@@ -71,7 +71,7 @@ func TestCatalogStaysWithoutAnswers(t *testing.T) {
 	o := working()
 	before := o.then()
 	if len(before.Catalog.Tools) != 1 || before.ServerInfo.Name != "server of sha256:1" || before.Catalog.Digest != "sha256:1" || before.Catalog.ConfigMapName != "x-catalog" {
-		t.Fatalf("incomplete catalogue: %+v", before)
+		t.Fatalf("incomplete catalog: %+v", before)
 	}
 	for name, change := range map[string]func(*Observed){
 		"a restart":        func(o *Observed) { unready(&o.Pods[0]); o.Results = nil },

@@ -22,13 +22,13 @@ func TestInstances(t *testing.T) {
 	evicted.Status.Phase = corev1.PodFailed
 	o.setPods(6, starting, draining, podNamed("f"), podNamed("d"), podNamed("b"), podNamed("a"), evicted)
 	o.Results["b"] = prober.Result{Outcome: prober.Unreachable, Message: "i/o timeout"}
-	o.Results["f"] = prober.Result{Outcome: prober.Verified, Message: "the catalogue cannot be read"}
+	o.Results["f"] = prober.Result{Outcome: prober.Verified, Message: "the catalog cannot be read"}
 	o.Results["d"] = prober.Result{Outcome: prober.Failed}
 	wantEqual(t, "instances", []mcpv1alpha1.Instance{
 		{Pod: "b", State: "Ready", Verification: "Unknown", Message: "i/o timeout"},
 		{Pod: "d", State: "Ready", Verification: "Failed", Message: "the server does not answer as an MCP server does"},
 		{Pod: "e", State: "NotReady", Verification: "Unknown", Message: "it waits for a node since 2026-08-01T12:00:00Z"},
-		{Pod: "f", State: "Ready", Verification: "Verified", Message: "the catalogue cannot be read"},
+		{Pod: "f", State: "Ready", Verification: "Verified", Message: "the catalog cannot be read"},
 		{Pod: "a", State: "Ready", Verification: "Verified", CatalogDigest: "sha256:1"},
 		{Pod: "c", State: "Draining", Verification: "Unknown"},
 	}, Compute(*o).Instances)

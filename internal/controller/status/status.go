@@ -35,7 +35,7 @@ type Observed struct {
 	Pods []corev1.Pod
 	// Results are by the UID of the pod.
 	Results map[types.UID]prober.Result
-	// CatalogConfigMap is the name of the ConfigMap that has the whole catalogue; empty while
+	// CatalogConfigMap is the name of the ConfigMap that has the whole catalog; empty while
 	// there is none.
 	CatalogConfigMap string
 	Image            *mcpv1alpha1.ResolvedImage
@@ -76,7 +76,7 @@ type Obstacle struct {
 // Compute returns the status that follows from what was observed. It depends on
 // nothing else, and on its own result it gives the same again: the status that the
 // server has now only says what to keep, which is the times of conditions, the last
-// known catalogue, and what instances answered before this manager could ask them.
+// known catalog, and what instances answered before this manager could ask them.
 func Compute(o Observed) mcpv1alpha1.MCPServerStatus {
 	v := look(&o)
 	next := catalogOf(v)

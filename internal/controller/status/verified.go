@@ -120,7 +120,7 @@ func (v *view) works(good []*instance) verdict {
 	return d
 }
 
-// What is said of a disagreement: so many catalogues, and so many pods of each.
+// What is said of a disagreement: so many catalogs, and so many pods of each.
 const (
 	catalogsNamed = 3
 	podsNamed     = 3

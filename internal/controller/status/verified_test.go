@@ -59,8 +59,8 @@ func TestVerified(t *testing.T) {
 			map[types.UID]prober.Result{"a": flapping}, "True/Verified", "True/Ready", []string{"changes so often"},
 		},
 		"what one offers cannot be read": {
-			map[types.UID]prober.Result{"a": {Outcome: prober.Verified, Message: "the catalogue cannot be read: HTTP 401"}},
-			"True/Verified", "True/Ready", []string{"pod a: the catalogue cannot be read: HTTP 401"},
+			map[types.UID]prober.Result{"a": {Outcome: prober.Verified, Message: "the catalog cannot be read: HTTP 401"}},
+			"True/Verified", "True/Ready", []string{"pod a: the catalog cannot be read: HTTP 401"},
 		},
 		"none was asked": {nil, "Unknown/ProbePending", "False/ProbePending", nil},
 		"one fails, one was not asked": {

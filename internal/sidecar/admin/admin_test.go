@@ -144,7 +144,7 @@ func TestReadinessIsDiscreet(t *testing.T) {
 	}
 }
 
-func TestCatalogueWithoutAKeyIsNotServed(t *testing.T) {
+func TestCatalogWithoutAKeyIsNotServed(t *testing.T) {
 	own, err := keys.Generate()
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestSparesAreToldToWhoAsks(t *testing.T) {
 	}
 }
 
-func TestCatalogueIsSentOnce(t *testing.T) {
+func TestCatalogIsSentOnce(t *testing.T) {
 	s := newSource(keeper.State{Ready: true, Catalog: &mcpprobe.Catalog{}})
 	h := newHandler(s)
 	first := read(t, h)

@@ -263,7 +263,7 @@ func (b *base) Serves(server mcpprobe.Server) []string { return b.revisions(serv
 
 // revisions lists the protocol revisions that clients can use, newest first. found is the
 // era that the server speaks besides the revision that it named, or Auto. The list is part of
-// the catalogue, so it depends on nothing that differs between replicas for long.
+// the catalog, so it depends on nothing that differs between replicas for long.
 func (e *Env) revisions(server mcpprobe.Server, found sessionless.Era) []string {
 	var served []string
 	if e.Translates() || found == sessionless.Modern || server.ProtocolVersion >= front.Revision20260728 {

@@ -73,7 +73,7 @@ func (e *Env) keeper() proxy.Keeper {
 }
 
 // spoken is the revision by which the keeper speaks with the server, and the digest of the
-// server's catalogue. Both are empty if the keeper cannot speak with it. Clients wait for the
+// server's catalog. Both are empty if the keeper cannot speak with it. Clients wait for the
 // first attempt of the keeper.
 func (p *streamableHTTP) spoken(ctx context.Context) (revision, digest string) {
 	state, err := p.awaitState(ctx, func(s *keeper.State) bool { return s.Reason != adapterapi.Starting })

@@ -157,7 +157,7 @@ func (p processes) hasSessions(ctx context.Context) (bool, error) {
 const eraRetry = 30 * time.Second
 
 // findEra finds out whether a server that has sessions also speaks 2026-07-28, so that the
-// catalogue lists it before a client asks. That takes another process than the keeper's: the
+// catalog lists it before a client asks. That takes another process than the keeper's: the
 // answer would leave open whether the keeper's has a session, and some servers end when they
 // are asked.
 func (p processes) findEra(ctx context.Context) {

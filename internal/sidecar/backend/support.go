@@ -29,14 +29,14 @@ type sessionSupport struct {
 
 // supportQuery is a question to the server. The rest is its answer, once done is closed.
 type supportQuery struct {
-	digest string // of the server's catalogue
+	digest string // of the server's catalog
 	done   chan struct{}
 
 	has     bool
 	expires time.Time // zero is never
 }
 
-// isValid says whether the answer holds for a server with this catalogue, or is yet to come.
+// isValid says whether the answer holds for a server with this catalog, or is yet to come.
 func (q *supportQuery) isValid(digest string) bool {
 	select {
 	case <-q.done:
@@ -46,7 +46,7 @@ func (q *supportQuery) isValid(digest string) bool {
 	}
 }
 
-// has says whether the server with this catalogue has sessions. As long as the server does not
+// has says whether the server with this catalog has sessions. As long as the server does not
 // say, it is assumed to have some, so that clients ask it themselves.
 func (s *sessionSupport) has(ctx context.Context, digest string) bool {
 	s.mu.Lock()

@@ -16,7 +16,7 @@ import (
 )
 
 // The operator restores the catalog ConfigMap when a user changes or deletes it.
-func TestCatalogueIsHealed(t *testing.T) {
+func TestCatalogIsHealed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	namespace, _ := readyServer(t)

@@ -170,7 +170,7 @@ func watchReady(t *testing.T, namespace string, count int) (all chan struct{}) {
 	return all
 }
 
-// newStandIn answers for every adapter, with the official SDK's server and a catalogue of
+// newStandIn answers for every adapter, with the official SDK's server and a catalog of
 // ten tools.
 func newStandIn(t *testing.T) (clients http.Handler, catalog http.HandlerFunc) {
 	t.Helper()
