@@ -67,7 +67,7 @@ func TestTransitions(t *testing.T) {
 		"first catalog":   {withTools(""), withTools("1", "a"), nil},
 		"other catalog":   {withTools("1", "a"), withTools("2", "b"), []string{"Normal CatalogChanged"}},
 		"catalog is gone": {withTools("1", "a"), withTools(""), nil},
-		"second pod":        {mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, nil},
+		"second pod":      {mcpv1alpha1.MCPServerStatus{Replicas: 1}, mcpv1alpha1.MCPServerStatus{Replicas: 2}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

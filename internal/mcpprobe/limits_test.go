@@ -61,7 +61,7 @@ func TestLimits(t *testing.T) {
 		},
 		"one tool too many": {func() script { return manyTools(10_001, `{"name":"t"}`) }, Limits{}, LimitItems},
 		"item":              {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 1000)+`"}`) }, Limits{ItemBytes: 1000}, LimitItemBytes},
-		"catalog":         {func() script { return manyTools(10, `{"name":"0123456789"}`) }, Limits{CatalogBytes: 100}, LimitCatalogBytes},
+		"catalog":           {func() script { return manyTools(10, `{"name":"0123456789"}`) }, Limits{CatalogBytes: 100}, LimitCatalogBytes},
 		"reply":             {func() script { return manyTools(1, `{"name":"`+strings.Repeat("x", 2000)+`"}`) }, Limits{ReplyBytes: 1000}, LimitReplyBytes},
 		"opening": {
 			func() script {

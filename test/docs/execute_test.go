@@ -34,6 +34,7 @@ func TestPagesRun(t *testing.T) {
 		t.Run(fmt.Sprintf("reading %d", number+1), func(t *testing.T) {
 			c.empty(ctx, t)
 			r := newReader(ctx, t, s, fmt.Sprintf("docs-%d", number+1), proxy)
+			defer r.leave(t)
 			for _, page := range reading {
 				if !t.Run(page, func(t *testing.T) { r.read(t, page) }) {
 					t.FailNow() // the next page builds on this one
@@ -43,12 +44,12 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// reader is a user with an empty home directory, a copy of the checkout and a namespace.
+// reader is a user with an empty home directory, a copy of the checkout, a namespace, and one terminal for all pages: a page
+// may need the PATH that the page before has set.
 type reader struct {
 	standIn   *standIn
 	namespace string
-	checkout  string
-	env       []string
+	shell     *Shell
 }
 
 func newReader(ctx context.Context, t *testing.T, s *standIn, namespace, proxy string) *reader {
@@ -84,7 +85,17 @@ func newReader(ctx context.Context, t *testing.T, s *standIn, namespace, proxy s
 			env = append(env, variable)
 		}
 	}
-	return &reader{standIn: s, namespace: namespace, checkout: checkout, env: env}
+	shell, err := StartShell(ctx, checkout, t.TempDir(), env)
+	must(t, err)
+	return &reader{standIn: s, namespace: namespace, shell: shell}
+}
+
+// leave closes the terminal.
+func (r *reader) leave(t *testing.T) {
+	t.Helper()
+	if err := r.shell.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // systemCertificates are what the machine trusts.
@@ -103,13 +114,6 @@ func systemCertificates(t *testing.T) []byte {
 func (r *reader) read(t *testing.T, name string) {
 	page, err := ReadPage(repository, name)
 	must(t, err)
-	shell, err := StartShell(t.Context(), r.checkout, t.TempDir(), r.env)
-	must(t, err)
-	defer func() {
-		if err := shell.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
 	for i := range page.Blocks {
 		steps, reason, err := page.Blocks[i].Steps()
 		must(t, err)
@@ -119,7 +123,7 @@ func (r *reader) read(t *testing.T, name string) {
 		for _, step := range steps {
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			output, err := shell.Run(ctx, name, step)
+			output, err := r.shell.Run(ctx, name, step)
 			cancel()
 			t.Logf("%s:%d (%s) $ %s\n%s", name, step.Line, time.Since(begin).Round(100*time.Millisecond), step.Script, output)
 			if err != nil {

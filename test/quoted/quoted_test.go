@@ -49,7 +49,7 @@ func TestWrongQuotes(t *testing.T) {
 		"one word is other": {"the session was idle for very long", "the session was idle for very long"},
 		"a word more":       {"the session was idle for much too long", "the session was idle for much too long"},
 		"the second part":   {"the host … is not one that this server can be reached by", " is not one that this server can be reached by"},
-		"words of literals": {"the catalog cannot be read: the manager cannot connect to port ", "the catalog cannot be read: the manager cannot connect to port "},
+		"words of literals": {"the catalog cannot be read: the adapter cannot connect to port ", "the catalog cannot be read: the adapter cannot connect to port "},
 		"not in the source": {"out of cheese", "out of cheese"},
 		"in another order":  {"too long for idle was session the", "too long for idle was session the"},
 	} {
