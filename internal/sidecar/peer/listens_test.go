@@ -22,9 +22,11 @@ func (k *ranked) listen(t *testing.T) <-chan int {
 
 // take puts another list into effect, with these of the pods.
 func (k *ranked) take(pods ...roster.Candidate) {
+	k.mu.Lock()
 	k.ready = &roster.Ready{Pods: pods}
 	former := k.next
 	k.next = make(chan struct{})
+	k.mu.Unlock()
 	close(former)
 	synctest.Wait()
 }
