@@ -13,8 +13,15 @@ namespace=slipway-pictures
 pictures=$PWD/docs/pictures
 
 work=$(mktemp -d)
+# A namespace with pods that have minutes to drain would stay for minutes: Kubernetes looks again after half of that time.
+delete_namespace() {
+  kubectl get namespace "$namespace" >/dev/null 2>&1 || return 0
+  if kubectl get crd mcpservers.mcp.slipway.dev >/dev/null 2>&1; then kubectl delete mcpservers --all; fi
+  kubectl wait --for=delete pods --all --timeout=120s
+  kubectl delete namespace "$namespace" --timeout=120s
+}
 clean_up() {
-  if [[ -s $work/kubeconfig ]]; then kubectl delete namespace "$namespace" --ignore-not-found --wait=false >/dev/null || true; fi
+  if [[ -s $work/kubeconfig ]]; then delete_namespace >/dev/null || true; fi
   rm -rf "$work"
 }
 trap clean_up EXIT
@@ -37,7 +44,7 @@ hack/installer.sh "$prefix" "$version"
 go build -o "$work/kubectl-mcp" ./cmd/kubectl-mcp
 go build -o "$work/record" ./hack/record
 
-kubectl delete namespace "$namespace" --ignore-not-found --wait
+delete_namespace
 kubectl create namespace "$namespace"
 kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted
 

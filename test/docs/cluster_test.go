@@ -81,6 +81,11 @@ func (c *cluster) namespace(ctx context.Context, t *testing.T, name, kubeconfig 
 	run(ctx, t, "", c.kubectl, "create", "namespace", name)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
+		// Kubernetes looks at a namespace with pods again after half of their grace period, which has minutes to drain.
+		if output, err := try(ctx, "", c.kubectl, "delete", "mcpservers", "--all", "--namespace", name); err != nil {
+			t.Log(output) // Slipway was not installed
+		}
+		run(ctx, t, "", c.kubectl, "wait", "--for=delete", "pods", "--all", "--namespace", name, "--timeout=2m")
 		run(ctx, t, "", c.kubectl, "delete", "namespace", name, "--timeout=5m")
 	})
 	config := run(ctx, t, "", c.kubectl, "config", "view", "--raw", "--minify", "--flatten")
