@@ -26,7 +26,7 @@ func main() {
 	})
 	var visits atomic.Int64 // of this session: every session has a process of its own
 	readOnly := &mcp.ToolAnnotations{ReadOnlyHint: true}
-	mcp.AddTool(server, &mcp.Tool{Name: "greet", Description: "Greets somebody by name.", Annotations: readOnly},
+	mcp.AddTool(server, &mcp.Tool{Name: "greet", Description: "Greets a person by name.", Annotations: readOnly},
 		func(_ context.Context, _ *mcp.CallToolRequest, arguments greetArguments) (*mcp.CallToolResult, any, error) {
 			return say("Hello, %s! This answer came from a pod.", arguments.Name), nil, nil
 		})
