@@ -28,7 +28,7 @@ const (
 	BringImage       Remedy = "load the image onto the node, or change spec.imagePullPolicy, which is Never"
 	CheckRuntime     Remedy = "check the image and the node's container runtime"
 	SignImage        Remedy = "sign the image as the node's signature policy requires"
-	BringAdapter     Remedy = "ask your platform team to make the adapter's image available to the nodes: it is part of the operator's installation"
+	BringAdapter     Remedy = "set spec.imagePullSecrets if the adapter's registry is private, or ask your platform team to make the adapter's image available to the nodes"
 
 	CheckCommand  Remedy = "check spec.command, spec.args and spec.workingDir"
 	MoreMemory    Remedy = "raise spec.resources.limits.memory"
@@ -39,7 +39,7 @@ const (
 	CheckTransport Remedy = "check that spec.transport matches the server: stdio, streamable-http or sse, and the port if it speaks HTTP"
 	CheckEndpoint  Remedy = "check that spec.transport has the server's type, port and path"
 	CheckPortLater Remedy = "if this lasts, check the port in spec.transport"
-	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on all addresses or on localhost"
+	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on 127.0.0.1"
 
 	OtherPorts        Remedy = "change the server's ports: 16270, 16271 and 16272 belong to the adapter in the same pod"
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"

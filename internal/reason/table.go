@@ -42,12 +42,12 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonImageUnresolved}, "False, Stalled",
-			"`command` is not set, and the registry has answered at least twice that the image does not exist or that it denies access",
+			"a stdio server has no `command`, and the registry has answered at least twice that the image does not exist or that it denies access",
 			anyOf(PushImage, CheckCredentials),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonCommandUnknown}, "False, Stalled",
-			"`command` is not set, and the image has no entrypoint, or the operator's configuration blocks its registry",
+			"a stdio server has no `command`, and the image has no entrypoint, or the operator's configuration blocks its registry",
 			anyOf(SetCommand),
 		},
 		{
