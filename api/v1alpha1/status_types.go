@@ -205,9 +205,9 @@ type ResolvedImage struct {
 	// resolution says what the operator knows of the image. Resolved: its registry
 	// described it. NotAsked: the operator did not ask the registry, because the spec
 	// names a command, or because its configuration forbids it. Unresolved: the registry
-	// did not answer in time. The operator keeps asking, and the next change of the spec
-	// uses the answer. If the image is not resolved and the spec names no user, the pods
-	// run as user 1000.
+	// did not answer in time, denied access, or does not have the image. The operator keeps
+	// asking, and the next change of the spec uses the answer. If the image is not resolved
+	// and the spec names no user, the pods run as user 1000.
 	// +optional
 	Resolution ImageResolution `json:"resolution,omitempty"`
 

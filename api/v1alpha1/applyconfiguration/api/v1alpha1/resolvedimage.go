@@ -14,9 +14,9 @@ type ResolvedImageApplyConfiguration struct {
 	// resolution says what the operator knows of the image. Resolved: its registry
 	// described it. NotAsked: the operator did not ask the registry, because the spec
 	// names a command, or because its configuration forbids it. Unresolved: the registry
-	// did not answer in time. The operator keeps asking, and the next change of the spec
-	// uses the answer. If the image is not resolved and the spec names no user, the pods
-	// run as user 1000.
+	// did not answer in time, denied access, or does not have the image. The operator keeps
+	// asking, and the next change of the spec uses the answer. If the image is not resolved
+	// and the spec names no user, the pods run as user 1000.
 	Resolution *apiv1alpha1.ImageResolution `json:"resolution,omitempty"`
 	// digest is the digest of the image's manifest or index.
 	Digest *string `json:"digest,omitempty"`
