@@ -33,9 +33,9 @@ var _ = Describe("kubectl mcp report", Label("sessions"), func() {
 			Expect(strings.Contains(content, secret)).To(BeFalse(), "%s has a value", name)
 		}
 		pod := "servers/" + namespace + "/" + server.Name + "/pods/" + onlyPod(ctx, server).Name
+		Expect(found[pod+"/"+mcpv1alpha1.ContainerServer+".log"]).To(ContainSubstring("the token is <removed, 25 bytes>"), "missing is %s", found["missing.txt"])
 		Expect(found).To(And(
 			HaveKeyWithValue(pod+".yaml", ContainSubstring("name: TOKEN")),
-			HaveKeyWithValue(pod+"/"+mcpv1alpha1.ContainerServer+".log", ContainSubstring("the token is <removed, 25 bytes>")),
 			HaveKeyWithValue(pod+"/metrics.txt", ContainSubstring("# TYPE ")),
 			HaveKeyWithValue("nodes.yaml", ContainSubstring("kubelet: v")),
 			HaveKeyWithValue("versions.yaml", ContainSubstring("kubernetes: v")),
