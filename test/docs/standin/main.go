@@ -32,7 +32,10 @@ func main() {
 		failed <- server.ListenAndServe()
 	}()
 	go func() {
-		server := &http.Server{Addr: *secure, Handler: handler, ReadHeaderTimeout: headerTimeout}
+		server := &http.Server{Addr: *secure, Handler: handler, ReadHeaderTimeout: headerTimeout, Protocols: new(http.Protocols)}
+		// The registry takes one upload at a time, and the others wait. With HTTP/2 they would share one connection, and
+		// what it does not read of the others would leave no flow-control window for the one that it reads: a deadlock.
+		server.Protocols.SetHTTP1(true)
 		failed <- server.ListenAndServeTLS(*pair+"/tls.crt", *pair+"/tls.key")
 	}()
 	fmt.Fprintln(os.Stderr, "standin:", <-failed)
