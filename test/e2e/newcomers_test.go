@@ -80,7 +80,7 @@ func newcomers(ctx context.Context, server *mcpv1alpha1.MCPServer, entry *corev1
 		running.Go(func() {
 			defer GinkgoRecover()
 			for n := next.Add(1); n <= int64(number); n = next.Add(1) {
-				session, err := tryBegin(ctx, server, entry)
+				session, err := tryBegin(ctx, server, byEntry(entry))
 				Expect(err).NotTo(HaveOccurred(), "newcomer %d at %s", n, entry.Name)
 				mu.Lock()
 				owners[session.owner]++

@@ -31,6 +31,7 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		awaitServing(ctx, server, 4)
 		leaving := podNames(podsOn(ctx, server, away))
 		Expect(leaving).To(HaveLen(2))
+		awaitWayTo(ctx, server, leaving)
 		began := time.Now()
 		s := swarmOf(ctx, server, rawClients(clients), 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -58,6 +59,7 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		lost, entries := podsOn(ctx, server, away), podsOn(ctx, server, home)
 		Expect(lost).To(HaveLen(2))
 		Expect(entries).To(HaveLen(2))
+		awaitWayTo(ctx, server, podNames(lost))
 		began := time.Now()
 		s := swarmOf(ctx, server, rawClients(clients), 500*time.Millisecond, busyMix)
 		awaitSessions(ctx, s, began)
@@ -98,6 +100,19 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		}
 	})
 })
+
+// awaitWayTo waits until a session that begins through the Service has one of the pods. A pod is ready for the manager before
+// the proxy of the node of the clients leads to it.
+func awaitWayTo(ctx context.Context, server *mcpv1alpha1.MCPServer, names []string) {
+	GinkgoHelper()
+	Eventually(func() (string, error) {
+		session, err := tryBegin(ctx, server, byService())
+		if err != nil {
+			return "", err
+		}
+		return session.owner, session.end(ctx, byService())
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(BeElementOf(names))
+}
 
 // twoNodes are the node with the gate, and on kind the control plane, and the other one. It skips the spec if there is none.
 func twoNodes(ctx context.Context) (home, away string) {

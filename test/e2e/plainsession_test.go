@@ -55,10 +55,15 @@ func byEntry(entry *corev1.Pod) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: gate.at(entry).dial, DisableKeepAlives: true}}
 }
 
+// byService connects through the Service, anew for each request.
+func byService() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: gate.dial, DisableKeepAlives: true}}
+}
+
 // begin opens a session at an entry. It may get another pod.
 func begin(ctx context.Context, server *mcpv1alpha1.MCPServer, entry *corev1.Pod) *plainSession {
 	GinkgoHelper()
-	s, err := tryBegin(ctx, server, entry)
+	s, err := tryBegin(ctx, server, byEntry(entry))
 	Expect(err).NotTo(HaveOccurred())
 	return s
 }
@@ -71,8 +76,7 @@ func beginIn(ctx context.Context, server *mcpv1alpha1.MCPServer, pod *corev1.Pod
 	return s
 }
 
-func tryBegin(ctx context.Context, server *mcpv1alpha1.MCPServer, entry *corev1.Pod) (*plainSession, error) {
-	client := byEntry(entry)
+func tryBegin(ctx context.Context, server *mcpv1alpha1.MCPServer, client *http.Client) (*plainSession, error) {
 	s := &plainSession{url: server.Status.Address.URL}
 	status, header, body, err := post(ctx, client, s.url, initializeRequest, nil)
 	if err := verdict("initialize", status, body, err); err != nil {
