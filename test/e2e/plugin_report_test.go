@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"archive/zip"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,7 @@ var _ = Describe("kubectl mcp report", Label("sessions"), func() {
 			Expect(strings.Contains(content, secret)).To(BeFalse(), "%s has a value", name)
 		}
 		pod := "servers/" + namespace + "/" + server.Name + "/pods/" + onlyPod(ctx, server).Name
-		Expect(found[pod+"/"+mcpv1alpha1.ContainerServer+".log"]).To(ContainSubstring("the token is <removed, 25 bytes>"), "missing is %s", found["missing.txt"])
+		Expect(found[pod+"/"+mcpv1alpha1.ContainerServer+".log"]).To(ContainSubstring(fmt.Sprintf("the token is <removed, %d bytes>", len(secret))), "missing is %s", found["missing.txt"])
 		Expect(found).To(And(
 			HaveKeyWithValue(pod+".yaml", ContainSubstring("name: TOKEN")),
 			HaveKeyWithValue(pod+"/metrics.txt", ContainSubstring("# TYPE ")),
