@@ -96,11 +96,7 @@ var _ = Describe("Many clients of two nodes", Label("nodes"), func() {
 		Expect(report.Sessions).To(Equal(clients+len(over)), "clients whose session has ended have begun another, and no others: %s", describe(report))
 		Expect(report.Of(swarm.Wrong)).To(BeEmpty())
 		for _, incident := range report.Of(swarm.Refused, swarm.Broken) {
-			end := missed.Add(takesToRecover)
-			if slices.Contains(podNames(lost), incident.Owner) {
-				end = end.Add(time.Minute) // a client whose request waited at the lost node asks another pod as late as that
-			}
-			Expect(incident.At.Add(-incident.Took)).To(BeTemporally("<", end), "the fault is over: %s", incident)
+			Expect(incident.At.Add(-incident.Took)).To(BeTemporally("<", missed.Add(takesToRecover)), "the fault is over: %s", incident)
 		}
 	})
 })

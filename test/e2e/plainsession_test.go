@@ -55,7 +55,7 @@ func byEntry(entry *corev1.Pod) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: gate.at(entry).dial, DisableKeepAlives: true}}
 }
 
-// byService connects through the Service, anew for each request.
+// byService connects through the Service, with a new connection for each request.
 func byService() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: gate.dial, DisableKeepAlives: true}}
 }
