@@ -117,7 +117,7 @@ That took $((SECONDS - started)) s. To go on:
 
   export KUBECONFIG=$KUBECONFIG$find_kubectl
   export PATH=\$PATH:$PWD/dist                                  # for kubectl mcp
-  kubectl mcp doctor -n $namespace                             # what does not work, and what to do
+  kubectl mcp doctor -n $namespace                             # finds what is wrong, and says what to do
   kubectl mcp connect greeter -n $namespace                    # for clients on this machine
   kubectl -n $namespace describe mcpserver greeter             # conditions, tools, events
   kubectl -n $namespace scale mcpserver greeter --replicas=0   # stops it: get shows why it is not Ready
@@ -125,6 +125,6 @@ That took $((SECONDS - started)) s. To go on:
   kubectl explain mcpserver.spec
 
 To run a server of your own here, see docs/first-hour.md.
-docs/mcpserver.md says everything that an MCPServer can be, docs/kubectl-mcp.md all that kubectl mcp does. The pod "client" has made the call.
+docs/mcpserver.md describes the fields and the status of an MCPServer, docs/kubectl-mcp.md the commands of kubectl mcp. The pod "client" made the call.
 To clean up: make cluster-down
 TEXT
