@@ -44,7 +44,9 @@ func newLonely(t *testing.T, options Options) *lonely {
 	options.Parse = func(id string) (owner sessionid.Owner, returns bool, err error) {
 		return there, id == "kept", nil
 	}
-	options.Standing = roster.New().Standing
+	if options.Standing == nil {
+		options.Standing = roster.New().Standing
+	}
 	options.Relay = relay.New(relay.Options{
 		Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
 			if err, _ := l.fail(); err != nil {

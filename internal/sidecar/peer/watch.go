@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
-	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
 
@@ -60,13 +59,10 @@ func (w *watches) end(pod sessionid.Owner) {
 	delete(w.until, pod)
 }
 
-// watch goes on trying to reach a pod that could not be reached in time. There is no need where the list says that the pod
-// is there: only the pod itself can end its sessions then.
+// watch goes on trying to reach a pod that could not be reached in time, also while the list has the pod: the manager finds
+// later than the requests that a node is lost.
 func (t *Router) watch(pod sessionid.Owner, outcome relay.Outcome, returns bool) {
-	if !isAway(contactOf(outcome), returns) || t.options.Standing(pod.UID) == roster.Listed {
-		return
-	}
-	if t.watches.begin(pod, time.Now().Add(watchFor)) {
+	if isAway(contactOf(outcome), returns) && t.watches.begin(pod, time.Now().Add(watchFor)) {
 		go t.runWatch(pod, returns)
 	}
 }

@@ -20,19 +20,27 @@ import (
 func TestSilenceBetweenRequests(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		pause time.Duration
-		heals bool
-		want  int
+		pause  time.Duration
+		heals  bool
+		listed bool // until the client comes back
+		want   int
 	}{
-		"a client that is elsewhere for a while": {20 * time.Second, false, http.StatusNotFound},
-		"the pod is there in between":            {20 * time.Second, true, http.StatusServiceUnavailable},
-		"no client asks for too long":            {2 * watchFor, false, http.StatusServiceUnavailable},
+		"a client that is elsewhere for a while":    {20 * time.Second, false, false, http.StatusNotFound},
+		"the list has the pod for some of the time": {20 * time.Second, false, true, http.StatusNotFound},
+		"the pod is there in between":               {20 * time.Second, true, false, http.StatusServiceUnavailable},
+		"no client asks for too long":               {2 * watchFor, false, false, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := newLonely(t, Options{})
-				var there atomic.Bool
+				var there, listed atomic.Bool
+				listed.Store(test.listed)
+				l := newLonely(t, Options{Standing: func([16]byte) roster.Standing {
+					if listed.Load() {
+						return roster.Listed
+					}
+					return roster.Unknown
+				}})
 				l.fail = func() (dial, handshake error) {
 					if there.Load() {
 						return syscall.ECONNREFUSED, nil
@@ -47,6 +55,7 @@ func TestSilenceBetweenRequests(t *testing.T) {
 				time.Sleep(2 * watchInterval)
 				there.Store(false)
 				time.Sleep(test.pause / 2)
+				listed.Store(false)
 				if w := l.post(t, pingMessage); w.Code != test.want {
 					t.Errorf("after %s: %d", test.pause, w.Code)
 				}
