@@ -126,7 +126,7 @@ LABEL ?=
 test-e2e: images build-installer cluster-up cluster-load ## Run the end-to-end tests on the cluster (LABEL=smoke for some; needs root and npm).
 	KUBECONFIG=$$(go run ./test/cluster kubeconfig) && export KUBECONFIG && PATH=$$(hack/kube/build.sh):$$PATH \
 	  INSTALLER=$(CURDIR)/dist/install.yaml IMG_PREFIX=$(IMG_PREFIX) SLIPWAY_BUILD=$(VERSION) \
-	  go test -count=1 -v -tags e2e -timeout 60m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
+	  go test -count=1 -v -tags e2e -timeout 150m ./test/e2e $(TEST_FLAGS) -ginkgo.v -ginkgo.no-color -ginkgo.fail-on-empty -ginkgo.label-filter='$(LABEL)'
 
 .PHONY: pictures
 pictures: ## Record the terminal sessions of docs/pictures on the cluster that is up (make demo brings one up).

@@ -26,7 +26,7 @@ const accountFlag = "service-account"
 // calling adds the flags of commands that talk to servers.
 func (e *environment) calling(command *cobra.Command) *cobra.Command {
 	command.Flags().StringVar(&e.account, accountFlag, "",
-		"`[NAMESPACE/]NAME` of a ServiceAccount to call a server with auth as; without it, the token in "+bearer.Variable+" counts")
+		"call as the ServiceAccount `[NAMESPACE/]NAME`, if the server has auth; without this flag, the token in "+bearer.Variable+" counts")
 	return command
 }
 

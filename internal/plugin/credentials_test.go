@@ -93,7 +93,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // An answer that is longer than what is read of it reaches the client whole.
-func TestLongRefusal(t *testing.T) {
+func TestRefusalThatIsLong(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	var refused atomic.Pointer[refusal]
 	transport := &watched{toServer{http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -7,7 +7,7 @@ import (
 )
 
 // A scan decodes no long text: copies of it would be beside every budget.
-func TestLongTextsAreNotDecoded(t *testing.T) {
+func TestTextsThatAreLongAreNotDecoded(t *testing.T) {
 	const size = 8 << 20
 	escaped := `\u0041` + strings.Repeat("A", size)
 	for name, message := range map[string]string{

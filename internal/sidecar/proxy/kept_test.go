@@ -230,7 +230,7 @@ func TestInitializeNamesASessionThatWouldComeBack(t *testing.T) {
 }
 
 // A server's id that is too long for the adapter's ends with the adapter.
-func TestLongIDsOfServers(t *testing.T) {
+func TestIDsOfServersThatAreLong(t *testing.T) {
 	t.Parallel()
 	for length, status := range map[int]int{256: http.StatusOK, 257: http.StatusNotFound} {
 		l := newLives(t, &keeping{id: strings.Repeat("x", length)})

@@ -418,7 +418,7 @@ func TestDetachedStreamsAreBounded(t *testing.T) {
 }
 
 // What a session keeps of a call has a bound, and a refused call leaves nothing behind.
-func TestLongNames(t *testing.T) {
+func TestNamesThatAreLong(t *testing.T) {
 	h := newHarness(t, generous)
 	defer h.End(ErrEnded)
 	long := strings.Repeat("x", nameBytes)
