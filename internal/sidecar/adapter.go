@@ -35,17 +35,19 @@ const adminConnections = 256
 
 // Adapter is the data plane of one server.
 type Adapter struct {
-	env      *backend.Env
-	backend  backend.Backend
-	registry *prometheus.Registry
-	requests *edge.Metrics
-	bodies   *edge.Memory
-	auditor  *edge.Auditor // nil if there is no log for it
-	clients  *listener.Server
-	admin    *listener.Server
-	peers    *peers // nil if there are none
-	tuneHeap func(context.Context)
-	began    time.Time
+	env     *backend.Env
+	backend backend.Backend
+	// container is where processes start; nil if that is always there.
+	container child.Container
+	registry  *prometheus.Registry
+	requests  *edge.Metrics
+	bodies    *edge.Memory
+	auditor   *edge.Auditor // nil if there is no log for it
+	clients   *listener.Server
+	admin     *listener.Server
+	peers     *peers // nil if there are none
+	tuneHeap  func(context.Context)
+	began     time.Time
 	lifecycle
 }
 
@@ -75,7 +77,10 @@ func newAdapter(starter child.Starter, c config.Config, newBackend func(*backend
 	}
 	a.bodies = edge.NewMemory(edge.BodyLimits{BodyBytes: c.BodyBytes, Name: c.Names.Of(option.BodyBytes), ReadTimeout: edge.ReadTimeout}, a.env.Memory)
 	a.backend = newBackend(a.env, starter)
-	a.env.Keeper = a.newKeeper(starter)
+	if c.Transport == config.Stdio { // the launcher of another server does not connect
+		a.container, _ = starter.(child.Container)
+	}
+	a.env.Keeper = a.newKeeper()
 	routes := a.routes()
 	if c.Peers {
 		a.peers = a.newPeers(routes)
@@ -110,14 +115,10 @@ func newBackend(env *backend.Env, starter child.Starter) backend.Backend {
 	}
 }
 
-func (a *Adapter) newKeeper(starter child.Starter) *keeper.Keeper {
+func (a *Adapter) newKeeper() *keeper.Keeper {
 	initializeFirst, only := a.backend.ProbeOrder()
-	var container child.Container
-	if a.env.Transport == config.Stdio { // the launcher of another server does not connect
-		container, _ = starter.(child.Container)
-	}
 	return keeper.New(keeper.Options{
-		Connect: a.backend.Connect, Starts: a.env.Transport == config.Stdio, Container: container,
+		Connect: a.backend.Connect, Starts: a.env.Transport == config.Stdio, Container: a.container,
 		StartTimeout: a.env.StartTimeout, Patience: keeper.Patience, PingInterval: keeper.PingInterval, PingTimeout: keeper.PingTimeout, Settle: keeper.Settle,
 		Probe: mcpprobe.Options{SkipDiscover: initializeFirst}, Pinned: only,
 		Serves: a.backend.Serves,

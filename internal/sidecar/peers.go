@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/front"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
@@ -55,7 +56,8 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 		Relay: p.relay, Standing: p.roster.Standing, Ready: p.roster.Ready, Next: p.roster.Next, Log: p.log,
 	})
 	p.placer = peer.NewPlacer(peer.PlacerOptions{
-		Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience, Starts: func() peer.Starts { return peer.Starts(a.backend.Starts()) },
+		Router: p.router, List: p.roster, Leaving: a.leaving, Patience: c.Patience,
+		Starts: func() peer.Starts { return peer.Starts(a.backend.Starts()) }, Works: a.works,
 	})
 	p.newsRelay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer, Limits: news.Limits()})
 	p.news = news.New(news.Options{
@@ -79,13 +81,23 @@ func (a *Adapter) peerDoor(routes map[string]edge.Route) http.Handler {
 	guarded := *options.Authenticate.(*edge.Guarded)
 	guarded.IsProbe, guarded.Vouched = nil, peer.Vouched
 	options.Authenticate, options.Authorize = &guarded, &guarded
-	options.Place = &peer.Guests{Load: a.load}
+	options.Place = &peer.Guests{Load: a.load, Works: a.works}
 	return edge.New(options)
 }
 
 // load is how full this pod is.
 func (a *Adapter) load() peer.Load {
 	return peer.Load{Sessions: int64(a.env.Sessions.Places.Taken()), Limit: int64(a.env.MaxSessions), Spares: int64(a.backend.Starts().Spares)}
+}
+
+// works reports whether a session that begins at this pod has a server. The server's container may have ended a moment ago:
+// the kubelet waits up to 5 minutes before it starts it again.
+func (a *Adapter) works() bool {
+	if a.env.Transport == config.Stdio {
+		return a.container == nil || a.container.Connected() // the keeper learns it later
+	}
+	state, _ := a.env.Keeper.State()
+	return state.Ready
 }
 
 // cordonCheck is how soon a cordon that the manager does not renew is found to be over, after its lease.

@@ -21,12 +21,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
 	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/listener"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
+	"github.com/slipway-mcp/slipway/internal/sidecar/server/child"
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
@@ -71,13 +73,7 @@ func startReplicas(t *testing.T, count int, change func(*config.Config), command
 	t.Helper()
 	var replicas []*replica
 	for i, peers := range peerListeners(t, count) {
-		cfg := config.Defaults()
-		cfg.Log = logr.Discard()
-		cfg.DrainTimeout, cfg.StartTimeout = hang.Guard, hang.Guard
-		cfg.Warm = 0
-		cfg.Peers = true
-		cfg.Owner.UID[0] = byte(i + 1)
-		cfg.Owner.Address = netip.MustParseAddrPort(peers.Addr().String())
+		cfg := replicaConfig(i, peers)
 		if change != nil {
 			change(&cfg)
 		}
@@ -86,7 +82,27 @@ func startReplicas(t *testing.T, count int, change func(*config.Config), command
 		}
 		replicas = append(replicas, startReplica(t, cfg, peers, command...))
 	}
+	awaitReady(t, replicas...)
 	return replicas
+}
+
+func replicaConfig(i int, peers net.Listener) config.Config {
+	cfg := config.Defaults()
+	cfg.Log = logr.Discard()
+	cfg.DrainTimeout, cfg.StartTimeout = hang.Guard, hang.Guard
+	cfg.Warm = 0
+	cfg.Peers = true
+	cfg.Owner.UID[0] = byte(i + 1)
+	cfg.Owner.Address = netip.MustParseAddrPort(peers.Addr().String())
+	return cfg
+}
+
+// awaitReady waits until the server of each replica has answered.
+func awaitReady(t *testing.T, replicas ...*replica) {
+	t.Helper()
+	for _, r := range replicas {
+		gomega.NewWithT(t).Eventually(func() bool { state, _ := r.env.Keeper.State(); return state.Ready }).WithTimeout(hang.Guard).Should(gomega.BeTrue())
+	}
 }
 
 func startReplica(t *testing.T, cfg config.Config, peers net.Listener, command ...string) *replica {
@@ -103,14 +119,25 @@ func startReplicaAt(t *testing.T, cfg config.Config, clients, peers net.Listener
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapter, admin := New(direct, cfg), newListener(t)
+	return serveReplica(t, direct, cfg, clients, peers)
+}
+
+// starter starts the processes of a replica.
+type starter interface {
+	child.Starter
+	io.Closer
+}
+
+func serveReplica(t *testing.T, processes starter, cfg config.Config, clients, peers net.Listener) *replica {
+	t.Helper()
+	adapter, admin := New(processes, cfg), newListener(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- adapter.Serve(ctx, Ports{Clients: clients, Admin: admin, Peers: peers}) }()
 	stop := sync.OnceFunc(func() {
 		adapter.Hurry()
 		cancel()
-		if err := errors.Join(<-served, direct.Close()); err != nil {
+		if err := errors.Join(<-served, processes.Close()); err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})

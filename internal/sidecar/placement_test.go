@@ -2,10 +2,13 @@ package sidecar
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"encoding/hex"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +19,7 @@ import (
 	"github.com/onsi/gomega"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/sidecar/config"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer"
 	"github.com/slipway-mcp/slipway/internal/sidecar/places"
@@ -90,6 +94,57 @@ func (c *client) work(t *testing.T) {
 }
 
 func (r *replica) sessions() int { return r.env.Sessions.Len() }
+
+// A pod whose server's container has ended sends new sessions to others, and takes none of them. The kubelet waits before it
+// starts the container again, and until it says so to all, clients still come here.
+func TestPlacementWithoutAServer(t *testing.T) {
+	t.Parallel()
+	var replicas []*replica
+	var endContainers []func()
+	for i, peers := range peerListeners(t, 3) {
+		host, endContainer := startContainer(t)
+		endContainers = append(endContainers, endContainer)
+		cfg := replicaConfig(i, peers)
+		cfg.Keys = newKeys(t)
+		replicas = append(replicas, serveReplica(t, host, cfg, newListener(t), peers))
+	}
+	awaitReady(t, replicas...)
+	enlist(t, 1, replicas, 3, nil)
+	for _, endContainer := range endContainers[:2] {
+		endContainer()
+	}
+	for _, without := range replicas[:2] {
+		for range 8 { // half of them ask the other pod without a server first
+			newcomer := at(t, without)
+			newcomer.open(t)
+			newcomer.must(t, 200)
+		}
+	}
+	if got := []int{replicas[0].sessions(), replicas[1].sessions(), replicas[2].sessions()}; !cmp.Equal(got, []int{0, 0, 16}) {
+		t.Errorf("sessions: %v, want all where the server is", got)
+	}
+}
+
+// startContainer starts a launcher of the echo server. The returned function kills it, and waits until the adapter may know.
+func startContainer(t *testing.T) (host *launcher.Host, end func()) {
+	t.Helper()
+	socket := filepath.Join(filepath.Dir(launcherProgram), "s"+cryptorand.Text()[:8])
+	host, err := launcher.Listen(socket, launcher.HostOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), launcherProgram, "--socket", socket, "--", echoServer)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end = sync.OnceFunc(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		gomega.NewWithT(t).Eventually(host.Connected).WithTimeout(hang.Guard).Should(gomega.BeFalse())
+	})
+	t.Cleanup(end)
+	return host, end
+}
 
 func (r *replica) wantPlaced(t *testing.T, here, peers, refused uint64) {
 	t.Helper()

@@ -40,6 +40,7 @@ type simPod struct {
 
 	mu          sync.Mutex // guards the rest
 	adapter     *Adapter   // nil while its container is down
+	container   *simLauncher
 	stop        func()
 	terminating bool
 	gone        bool      // from the API
@@ -132,8 +133,8 @@ func (c *simCluster) start(p *simPod) {
 	}
 	cfg.Keys = held
 	cfg.DialPeer = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) { return c.net.dial(ctx, p.host, to) }
-	launcher := &simLauncher{}
-	a := newAdapter(nil, cfg, newSimBackend(c.ledger, launcher))
+	container := &simLauncher{}
+	a := newAdapter(container, cfg, newSimBackend(c.ledger, container))
 	a.tuneHeap = func(context.Context) {}
 	ctx, cancel := context.WithCancel(context.Background())
 	ports := Ports{Clients: c.net.listen(p.host, simClientPort), Admin: c.net.listen(p.host, simAdminPort), Peers: c.net.listen(p.host, simPeerPort)}
@@ -141,14 +142,14 @@ func (c *simCluster) start(p *simPod) {
 	go func() { served <- a.Serve(ctx, ports) }()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.adapter = a
+	p.adapter, p.container = a, container
 	p.stop = sync.OnceFunc(func() {
 		c.net.closeAll(p.host) // as the kernel does for a program that is killed
 		a.Hurry()
 		cancel()
 		_ = a.clients.Close()
 		<-served // an error of a port that is closed
-		launcher.end()
+		container.setAway(true)
 	})
 }
 

@@ -56,7 +56,7 @@ func (f *simFaults) next() {
 	if p == nil {
 		return
 	}
-	kinds := []func(*simPod){f.drain, f.drain, f.kill, f.kill, f.force, f.lose, f.lose, f.cut, f.cut, f.cut, f.unmanaged, f.noManager, f.lateLists, f.slow, f.stranger}
+	kinds := []func(*simPod){f.drain, f.drain, f.kill, f.kill, f.crash, f.crash, f.force, f.lose, f.lose, f.cut, f.cut, f.cut, f.unmanaged, f.noManager, f.lateLists, f.slow, f.stranger}
 	kinds[f.random.IntN(len(kinds))](p)
 }
 
@@ -83,6 +83,19 @@ func (f *simFaults) kill(p *simPod) {
 			f.c.note("the adapter of %s starts again", p.host.name)
 			f.c.push()
 		}
+	})
+}
+
+// crash ends the server's container. The kubelet waits before it starts it again.
+func (f *simFaults) crash(p *simPod) {
+	f.c.note("the server of %s crashes", p.host.name)
+	p.mu.Lock()
+	container := p.container
+	p.mu.Unlock()
+	container.setAway(true)
+	f.during(f.between(time.Second, 40*time.Second), func() {
+		f.c.note("the server of %s starts again", p.host.name)
+		container.setAway(false)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/launcher"
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/backend"
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -49,30 +50,58 @@ func newSimBackend(ledger *simLedger, launcher *simLauncher) func(*backend.Env, 
 }
 
 // simLauncher ends the processes of an adapter that has ended, as the launcher of a pod does. An adapter that fails
-// leaves that to the launcher.
+// leaves that to the launcher. It is the server's container as well.
 type simLauncher struct {
 	mu        sync.Mutex
-	processes []*simProcess
-	over      bool
+	processes map[*simProcess]*session.Session
+	away      bool
 }
 
-func (l *simLauncher) begun(p *simProcess) {
+// begin starts a process, unless the container does not run.
+func (l *simLauncher) begin(p *simProcess, of *session.Session) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
-		p.Close()
+	if l.away {
+		return launcher.ErrNoLauncher
+	}
+	if l.processes == nil {
+		l.processes = map[*simProcess]*session.Session{}
+	}
+	l.processes[p] = of
+	return nil
+}
+
+// setAway has the container end, or start again.
+func (l *simLauncher) setAway(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+	if !away {
 		return
 	}
-	l.processes = append(l.processes, p)
+	for p, of := range l.processes {
+		p.Close()
+		of.End(errors.New("the server's container has ended"))
+	}
+	clear(l.processes)
 }
 
-func (l *simLauncher) end() {
+// Connected implements child.Container.
+func (l *simLauncher) Connected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.over = true
-	for _, p := range l.processes {
-		p.Close()
-	}
+	return !l.away
+}
+
+// WaitConnected implements child.Container. Only spare processes wait, and there are none.
+func (*simLauncher) WaitConnected(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Spawn implements child.Starter. Sessions have processes in memory instead.
+func (*simLauncher) Spawn(context.Context, string) (*launcher.Process, error) {
+	return nil, launcher.ErrNoLauncher
 }
 
 // Open implements backend.Backend.
@@ -82,10 +111,13 @@ func (b *simBackend) Open(context.Context, *caller.Caller) (*session.Session, er
 	p := &simProcess{name: fmt.Sprint("process ", b.ledger.processes), ledger: b.ledger, ended: make(chan struct{})}
 	b.ledger.running[p.name] = true
 	b.ledger.mu.Unlock()
-	b.launcher.begun(p)
 	opened := session.New(p, b.env.SessionLimits(), &b.env.SessionMetrics)
 	opened.Number = p.name
 	p.deliver = opened.Deliver
+	if err := b.launcher.begin(p, opened); err != nil {
+		p.Close()
+		return nil, err
+	}
 	return opened, nil
 }
 

@@ -13,6 +13,8 @@ import (
 type Guests struct {
 	// Load returns how full this pod is.
 	Load func() Load
+	// Works reports whether a session that begins at this pod has a server.
+	Works func() bool
 }
 
 // Place implements edge.Placer. A refusal says that nothing has begun, so that the other pod may ask a third one.
@@ -23,7 +25,7 @@ func (g *Guests) Place(w http.ResponseWriter, r *edge.Request, in *session.Regis
 	}
 	var slot *session.Slot
 	err := places.ErrFull
-	if asks == placeIfFree {
+	if asks == placeIfFree && g.Works() {
 		slot, err = in.ReserveOn(r.Context(), &r.Caller, places.Terms{})
 	}
 	said := report{Load: g.Load(), refused: err != nil}

@@ -24,6 +24,7 @@ type standing struct {
 	avoided bool   // sessions should begin at other pods: it is cordoned, or goes away
 	newest  bool   // no list names a newer template
 	free    bool   // it has a free slot
+	broken  bool   // a session here has no server
 	slow    bool   // a session here waits for a process to start, which takes long
 	zone    string // empty if it is not known
 }
@@ -51,11 +52,14 @@ const (
 	wanted  rank = iota // of the newest template, and verified
 	usable              // ready
 	avoided             // cordoned, or going away
+	broken              // without a server: other pods of that kind are not ready, so only this one has this rank
 	ranks
 )
 
 func (s *standing) rank() rank {
 	switch {
+	case s.broken:
+		return broken
 	case s.avoided:
 		return avoided
 	case s.newest:

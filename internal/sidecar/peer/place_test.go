@@ -78,6 +78,7 @@ func TestPlace(t *testing.T) {
 	old := with(func(s *standing) { s.newest = false })
 	avoided := with(func(s *standing) { s.avoided = true })
 	zoned := with(func(s *standing) { s.free, s.zone = false, "near" })
+	withoutServer := with(func(s *standing) { s.broken = true })
 	slow := with(func(s *standing) { s.slow = true })
 	for name, test := range map[string]struct {
 		self   standing
@@ -116,6 +117,8 @@ func TestPlace(t *testing.T) {
 		"cordoned everywhere":                    {avoided, "a:0/20,cordoned", nil, "here a"},
 		"cordoned pods after all others":         {full, "a:0/20,cordoned b:19/20,old c:19/20", nil, "c b a"},
 		"a cordoned pod before one that is full": {full, "a:0/20,cordoned b:20/20", nil, "a b"},
+		"no server here":                         {withoutServer, "a:3/20 b:0/20,old c:0/20,cordoned", nil, "a b c here"},
+		"no server, and all others are full":     {withoutServer, "a:20/20 b:20/20,old", nil, "here a b"},
 		"draining":                               {with(func(s *standing) { s.closed = true }), "a:20/20", nil, "a"},
 		"draining alone":                         {with(func(s *standing) { s.closed = true }), "", nil, ""},
 		"the same zone":                          {zoned, "a:3/20,far b:4/20,near", []int{0, 0}, "b a"},
@@ -162,7 +165,7 @@ func TestPlaceOfAnyPods(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		flag := func() bool { return random.IntN(2) == 0 }
-		self := standing{closed: flag(), avoided: flag(), newest: flag(), free: flag(), slow: flag()}
+		self := standing{closed: flag(), avoided: flag(), newest: flag(), free: flag(), slow: flag(), broken: flag()}
 		others := make([]other, random.IntN(12))
 		for i := range others {
 			o := &others[i]

@@ -20,6 +20,8 @@ type PlacerOptions struct {
 	Patience time.Duration
 	// Starts says how soon a session has its process at this pod.
 	Starts func() Starts
+	// Works reports whether a session that begins at this pod has a server.
+	Works func() bool
 }
 
 // Starts says how soon a session has its process: there may be a spare one, or else it takes the time of a start, which
@@ -95,6 +97,7 @@ func (p *Placer) standing() standing {
 		self.avoided = true
 	default:
 	}
+	self.broken = !p.options.Works()
 	starts := p.options.Starts()
 	self.slow = starts.Spares == 0 && starts.Time > slowStart
 	return self

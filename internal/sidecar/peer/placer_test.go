@@ -56,7 +56,7 @@ func TestNoPodCanBeReached(t *testing.T) {
 			t.Fatal(err)
 		}
 		router := New(Options{Self: sessionid.Owner{}, Relay: r, Standing: list.Standing})
-		placer := NewPlacer(PlacerOptions{Router: router, List: list, Leaving: make(chan struct{}), Patience: places.Patience, Starts: func() Starts { return Starts{} }})
+		placer := NewPlacer(PlacerOptions{Router: router, List: list, Leaving: make(chan struct{}), Patience: places.Patience, Starts: func() Starts { return Starts{} }, Works: func() bool { return true }})
 		door := edge.New(edge.Options{
 			Admit: admitAll{}, Budget: edge.NewMemory(edge.BodyLimits{BodyBytes: 1 << 20}, budget.New(1<<20, 1)), Place: placer,
 			Routes: map[string]edge.Route{"/mcp": {Serve: func(w http.ResponseWriter, r *edge.Request) {
@@ -113,7 +113,7 @@ func TestSlowStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPlacer(PlacerOptions{
-				Router: New(Options{}), List: roster.New(), Leaving: make(chan struct{}), Starts: func() Starts { return test.starts },
+				Router: New(Options{}), List: roster.New(), Leaving: make(chan struct{}), Starts: func() Starts { return test.starts }, Works: func() bool { return true },
 			})
 			if got := p.standing(); got.slow != test.slow || !got.newest {
 				t.Errorf("got %+v, want slow: %t", got, test.slow)
