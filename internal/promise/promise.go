@@ -23,11 +23,11 @@ const (
 	// Access is from the change of auth, access or audit until running pods enforce it.
 	Access = 10 * time.Second
 
-	// AccessPushed is how soon a change of auth, access or audit is on its way to a pod that the operator
+	// AccessPushed is how soon a change of auth, access or audit is on its way to a pod that the manager
 	// reaches. Until it is enforced, Access counts.
 	AccessPushed = time.Second
 
-	// ListPushed is how soon a list of a server's pods is on its way to each of them after the operator has seen that one
+	// ListPushed is how soon a list of a server's pods is on its way to each of them after the manager has seen that one
 	// comes, becomes ready, is deleted or is gone.
 	ListPushed = 100 * time.Millisecond
 
@@ -37,7 +37,7 @@ const (
 	// NewKey is from the first token that an issuer has signed with a new key until pods accept it.
 	NewKey = 12 * time.Second
 
-	// WithdrawnKey is from the moment when an issuer withdraws a key until the operator sends pods a
+	// WithdrawnKey is from the moment when an issuer withdraws a key until the manager sends pods a
 	// document without it.
 	WithdrawnKey = 5 * time.Minute
 
@@ -51,7 +51,7 @@ const (
 	// Rest is how long tests watch that nothing is written while nothing changes.
 	Rest = 2 * time.Minute
 
-	// UpgradeRestarts is how many pods of MCPServers a new operator restarts.
+	// UpgradeRestarts is how many pods of MCPServers a new version of the manager restarts.
 	UpgradeRestarts = 0
 
 	// OutOfMemoryV1 is what happens on nodes with cgroup v1 when one session runs out

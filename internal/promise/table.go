@@ -19,22 +19,22 @@ type row struct {
 func rows() []row {
 	return []row{
 		{"Start: from `kubectl apply` to Ready and Verified, with the images on the node, one server at a time", atMost(Ready), []string{endToEnd}},
-		{"Failure: from a broken server to Ready=False with the cause in the status", atMost(Broken), []string{endToEnd}},
-		{"Crash: from the death of the server's process to a JSON-RPC error for each call in flight", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
-		{"Out of memory: what ends when one session exhausts the memory limit", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
+		{"Failure: from the moment a server breaks until Ready is False and the status names the cause", atMost(Broken), []string{endToEnd}},
+		{"Crash: from the death of the server's process until each call in flight gets a JSON-RPC error", atMost(Death), []string{"internal/sidecar/server/child: TestDeathIsToldInTime", endToEnd}},
+		{"Out of memory: what ends when one session uses up the memory limit", "cgroup v1: " + OutOfMemoryV1 + "; cgroup v2: " + OutOfMemoryV2, []string{endToEnd}},
 		{"Access rules: from a change of `auth`, `access` or `audit` until running pods enforce it, without a restart", atMost(Access), []string{endToEnd}},
-		{"Access rules: from the change until the operator has sent it to each pod that it can reach", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
-		{"Replicas: from a pod being added, ready, deleted or gone until the operator has sent the new list of pods to each pod that it can reach (at most four times a second)", atMost(ListPushed), []string{"internal/prober: TestListsAreSentAtOnce"}},
-		{"Scale-down: from a lower `replicas` until the operator starts to delete pods", atMost(ScaleDown), []string{"internal/controller: TestScaleDownInSteps"}},
-		{"New issuer key: from the first token that it signs until pods accept it", atMost(NewKey), []string{
+		{"Access rules: from the change until the manager has sent it to each pod that it can reach", atMost(AccessPushed), []string{"internal/prober: TestDocumentsAreSentAtOnce"}},
+		{"List of pods: from a change (a pod is added, ready, deleted or gone) until the manager has sent the new list to each pod that it can reach. The manager sends it at most four times a second", atMost(ListPushed), []string{"internal/prober: TestListsAreSentAtOnce"}},
+		{"Scale-down: from a lower `replicas` until the manager starts to delete pods", atMost(ScaleDown), []string{"internal/controller: TestScaleDownInSteps"}},
+		{"New issuer key: from the first token that the issuer signs with it until pods accept the token", atMost(NewKey), []string{
 			"internal/prober: TestUnknownKeyIsToldInTime", "internal/issuer: TestNewKeyIsFetchedAtOnce", "test/integration/controller: TestNewKeyCountsInTime",
 		}},
-		{"Withdrawn issuer key: until the operator has sent the change to pods", atMost(WithdrawnKey), []string{"internal/issuer: TestWithdrawnKeyGoesInTime"}},
-		{"Unreachable issuer: pods keep its last keys; an Event warns", "after " + words(StaleKeys), []string{"internal/controller: TestStaleKeysAreToldOnce"}},
-		{"Live settings: from a change of allowed hosts, allowed origins or verbosity until it is in effect in running pods, without a restart", atMost(Settings), []string{endToEnd}},
-		{"Failover: from the loss of the leading manager until another one reconciles", atMost(Failover), []string{endToEnd}},
-		{"At rest: no writes to the API server while nothing changes", "none; tests watch for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},
-		{"Operator upgrade: pods of MCPServers that restart", count(UpgradeRestarts), []string{"test/integration/controller: TestUpgradeRestartsNothing", endToEnd}},
+		{"Withdrawn issuer key: from the withdrawal until the manager has sent the change to pods", atMost(WithdrawnKey), []string{"internal/issuer: TestWithdrawnKeyGoesInTime"}},
+		{"Unreachable issuer: pods keep its last keys, and an Event warns you", "after " + words(StaleKeys), []string{"internal/controller: TestStaleKeysAreToldOnce"}},
+		{"Live settings: from a change of allowed hosts, allowed origins or verbosity until it takes effect in running pods, without a restart", atMost(Settings), []string{endToEnd}},
+		{"Failover: from the loss of the leading manager until another manager reconciles", atMost(Failover), []string{endToEnd}},
+		{"At rest: writes to the API server while nothing changes", "none; tests watch for " + words(Rest), []string{"test/integration/controller: TestLongAtRestNothingIsWritten", endToEnd}},
+		{"Upgrade of Slipway: pods of MCPServers that restart", count(UpgradeRestarts), []string{"test/integration/controller: TestUpgradeRestartsNothing", endToEnd}},
 	}
 }
 
