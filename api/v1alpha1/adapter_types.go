@@ -13,7 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.resources) ? (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) <= 67108864.0 : !has(self.resources.limits) || !('memory' in self.resources.limits) || (type(self.resources.limits['memory']) == int ? self.resources.limits['memory'] <= 0 || double(self.resources.limits['memory']) >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0) : sign(quantity(self.resources.limits['memory'])) <= 0 || quantity(self.resources.limits['memory']).asApproximateFloat() >= 4.0 * (has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0))",messageExpression="'adapter.limits.line %s %d bytes, which needs adapter.resources.limits.memory of at least %dMi: raise the memory, or lower adapter.limits.line'.format([has(self.limits) && has(self.limits.line) ? 'is' : 'defaults to', int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)), (int((has(self.limits) && has(self.limits.line) ? (type(self.limits.line) == int ? double(self.limits.line) : quantity(self.limits.line).asApproximateFloat()) : 67108864.0)) + 262143) / 262144])",fieldPath=".limits.line"
 type Adapter struct {
 	// resources are the compute resources of the adapter's container. If unset, the
-	// operator's configuration decides. By default the container requests 10m of CPU and
+	// manager's configuration decides. By default the container requests 10m of CPU and
 	// 32Mi of memory and has a memory limit of 256Mi. (An autoscaler of CPU or memory
 	// needs a request on every container.) If set, none of these defaults apply. The
 	// adapter uses half of its memory limit for messages. So the limit must be at least
@@ -64,8 +64,8 @@ type Adapter struct {
 	OfferRoots bool `json:"offerRoots,omitempty"`
 
 	// limits bound the memory, calls and streams that one client or server can take
-	// in the adapter. If a field is unset, the operator's configuration decides. The
-	// defaults below hold if that sets none.
+	// in the adapter. If a field is unset, the manager's configuration decides. The
+	// defaults below apply if the configuration sets none.
 	// +optional
 	Limits *AdapterLimits `json:"limits,omitempty"`
 }

@@ -129,8 +129,8 @@ type Issuer struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// url is the issuer, exactly as its tokens have it in the claim iss. The operator fetches its
-	// keys, so it must be able to reach it.
+	// url is the issuer, exactly as its tokens have it in the claim iss. The manager fetches the
+	// issuer's keys, so it must be able to reach this URL.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -146,7 +146,7 @@ type Issuer struct {
 
 	// caBundle names a ConfigMap of this namespace, and its key, with the certificates of the
 	// authority that has signed the issuer's certificate, in PEM. Defaults to the certificates of
-	// the operator's image.
+	// the manager's image.
 	// +optional
 	CABundle *ConfigMapKey `json:"caBundle,omitempty"`
 
@@ -205,7 +205,7 @@ type ConfigMapKey struct {
 	Key string `json:"key,omitempty"`
 }
 
-// Access says who may call what.
+// Access authorizes callers: its rules list the tools, prompts and resources that each caller can use.
 type Access struct {
 	// rules allow callers to use tools, prompts and resources. A call is allowed if any rule
 	// allows it. Without rules and without auth, everything is allowed.
@@ -215,7 +215,8 @@ type Access struct {
 	// +kubebuilder:validation:MaxItems=64
 	Rules []AccessRule `json:"rules,omitempty"`
 
-	// blocked may do nothing, whatever the rules say. A change takes effect within 10 seconds.
+	// blocked lists callers that can use nothing, even if a rule allows it. A change takes effect
+	// within 10 seconds.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -229,9 +230,9 @@ type Access struct {
 	Hidden []NamePattern `json:"hidden,omitempty"`
 }
 
-// AccessRule allows its subjects to use what it names.
+// AccessRule allows its subjects to use the tools, prompts and resources that it lists.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.tools) || has(self.prompts) || has(self.resources)",message="a rule needs tools, prompts or resources: say what its subjects may use"
+// +kubebuilder:validation:XValidation:rule="has(self.tools) || has(self.prompts) || has(self.resources)",message="a rule needs tools, prompts or resources: list what its subjects can use"
 type AccessRule struct {
 	// subjects are the callers that the rule is for.
 	// +required
@@ -240,23 +241,24 @@ type AccessRule struct {
 	// +kubebuilder:validation:MaxItems=64
 	Subjects []Subject `json:"subjects,omitempty"`
 
-	// tools are the tools that they may call: names, or names with * at one end or at both, as
-	// in list_*. A server can add tools that a pattern matches, so prefer names.
+	// tools are the tools that the subjects can call: names, or names with * at one end or at
+	// both, as in list_*. A server can add tools that a pattern matches, so prefer names.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
 	Tools []NamePattern `json:"tools,omitempty"`
 
-	// prompts are the prompts that they may get: names, or names with * at one end or at both.
+	// prompts are the prompts that the subjects can get: names, or names with * at one end or at
+	// both.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
 	Prompts []NamePattern `json:"prompts,omitempty"`
 
-	// resources are the resources that they may read: URIs, or prefixes of URIs that end with a
-	// slash, as in docs://handbook/, or * for all.
+	// resources are the resources that the subjects can read: URIs, or prefixes of URIs that end
+	// with a slash, as in docs://handbook/, or * for all.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -96,7 +96,7 @@ type Catalog struct {
 	Digest string `json:"digest,omitempty"`
 
 	// configMapName is the name of the ConfigMap that has everything that the server
-	// offers, with schemas. It is empty until the operator has written the ConfigMap.
+	// offers, with schemas. It is empty until the manager has written the ConfigMap.
 	// The ConfigMap's annotation mcp.slipway.dev/catalog-digest says which digest it is of.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -119,7 +119,7 @@ type Catalog struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Prompts []CatalogEntry `json:"prompts,omitempty"`
 
-	// truncated is true when tools and prompts are incomplete: the operator lists at
+	// truncated is true when tools and prompts are incomplete: the manager lists at
 	// most 28 KiB of them. The ConfigMap has all.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`

@@ -21,8 +21,9 @@ const (
 	ConditionReady = "Ready"
 
 	// ConditionAccepted is True when the spec and everything it refers to make
-	// sense together. While it is False nothing that runs is changed, but that a
-	// server can always be stopped, and that adapters enforce who may call what.
+	// sense together. While it is False, the manager changes nothing that runs, with
+	// two exceptions: it stops the server if you ask for it, and adapters enforce the
+	// access rules.
 	ConditionAccepted = "Accepted"
 
 	// ConditionAvailable is True when at least one pod is ready. While fewer are
@@ -105,17 +106,17 @@ const (
 	ReasonInvalidImage = "InvalidImage"
 
 	// ReasonCommandUnknown: spec.command was left out, and the image names no
-	// program either or the operator may not ask its registry. Accepted is False,
-	// and Stalled is True.
+	// program either or the manager's configuration blocks its registry. Accepted is
+	// False, and Stalled is True.
 	ReasonCommandUnknown = "CommandUnknown"
 
-	// ReasonIssuerUnavailable: the operator has never reached an issuer of spec.auth, or the
+	// ReasonIssuerUnavailable: the manager has never reached an issuer of spec.auth, or the
 	// issuer has withdrawn all of its keys, so none of its tokens count; the message says
-	// which one and why. Accepted is False, and Stalled is True. The operator asks again.
+	// which one and why. Accepted is False, and Stalled is True. The manager asks again.
 	ReasonIssuerUnavailable = "IssuerUnavailable"
 
 	// ReasonNameConflict: an object that this server needs exists and belongs
-	// to another owner. The operator does not touch it. Accepted is False, and
+	// to another owner. The manager does not touch it. Accepted is False, and
 	// Stalled is True.
 	ReasonNameConflict = "NameConflict"
 )
@@ -235,8 +236,8 @@ const (
 	ReasonImageUnresolved = "ImageUnresolved"
 
 	// ReasonRolloutQueued: a newer adapter, or a change of what the spec refers to,
-	// asks for a rollout, and the operator rolls out only so many servers at a time.
-	// The pods serve on meanwhile. A change of the spec never waits.
+	// asks for a rollout, and the manager rolls out a limited number of servers at a time.
+	// Until then, the pods keep serving. A change of the spec never waits.
 	ReasonRolloutQueued = "RolloutQueued"
 
 	// ReasonRetrying: the last attempt failed and another follows by itself.

@@ -7,7 +7,7 @@ const (
 	// its value is the MCPServer's name. It alone selects a server's pods.
 	LabelServer = "mcp.slipway.dev/server"
 
-	// AnnotationRefresh on an MCPServer makes the operator check everything again
+	// AnnotationRefresh on an MCPServer makes the manager check everything again
 	// with every new value: it resolves the image, renders the pod template and
 	// verifies every instance.
 	AnnotationRefresh = "mcp.slipway.dev/refresh"
@@ -39,7 +39,7 @@ const (
 	// earlier MCPServer of the same name have another one.
 	AnnotationServerUID = "mcp.slipway.dev/server-uid"
 
-	// AnnotationCause on a ControllerRevision says why the operator rendered that pod
+	// AnnotationCause on a ControllerRevision says why the manager rendered that pod
 	// template although the spec was the same: ReferenceChange or AdapterUpgrade. It is
 	// absent when the spec was new.
 	AnnotationCause = "mcp.slipway.dev/cause"

@@ -43,7 +43,7 @@ type MCPServer struct {
 	// +required
 	Spec MCPServerSpec `json:"spec,omitzero"`
 
-	// status says what is really there. Only the operator writes it.
+	// status is the observed state of the server. Only the manager writes it.
 	// +optional
 	Status MCPServerStatus `json:"status,omitzero"`
 }
@@ -63,9 +63,9 @@ type MCPServerList struct {
 // +kubebuilder:validation:XValidation:rule="self.transport.type == 'stdio' || !has(self.session) || !has(self.session.warm)",message="session.warm is for stdio servers only: a server that speaks HTTP is one process for all sessions",fieldPath=".session.warm",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.volumeMounts) || self.volumeMounts.all(m, m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true}))",messageExpression="'volumeMounts names volume %s, which is not in volumes: add it there, or correct the name'.format([self.volumeMounts.filter(m, !(m.name.startsWith('slipway-') || has(self.volumes) && m.name in self.volumes.transformMapEntry(i, v, {v.name: true})))[0].name])",fieldPath=".volumeMounts"
 // +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Server' || self.transport.type != 'stdio'",message="auth.mode Server is for transports streamable-http and sse only: a stdio server sees no tokens",fieldPath=".auth.mode",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Required' || has(self.access) && has(self.access.rules)",message="auth needs access.rules: say who may call what",fieldPath=".access",reason=FieldValueRequired
-// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Server' || !has(self.access) || !has(self.access.rules) && !has(self.access.blocked)",message="access.rules and access.blocked must not be set with auth.mode Server: the adapter does not know who calls",fieldPath=".access",reason=FieldValueForbidden
-// +kubebuilder:validation:XValidation:rule="has(self.auth) || !has(self.access) || !has(self.access.blocked)",message="access.blocked needs auth: without it the adapter does not know who calls",fieldPath=".access.blocked",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Required' || has(self.access) && has(self.access.rules)",message="auth needs access.rules: add a rule that authorizes callers",fieldPath=".access",reason=FieldValueRequired
+// +kubebuilder:validation:XValidation:rule="!has(self.auth) || self.auth.mode != 'Server' || !has(self.access) || !has(self.access.rules) && !has(self.access.blocked)",message="access.rules and access.blocked must not be set with auth.mode Server: the adapter does not know the caller",fieldPath=".access",reason=FieldValueForbidden
+// +kubebuilder:validation:XValidation:rule="has(self.auth) || !has(self.access) || !has(self.access.blocked)",message="access.blocked needs auth: without it the adapter does not know the caller",fieldPath=".access.blocked",reason=FieldValueForbidden
 // +kubebuilder:validation:XValidation:rule="!has(self.access) || !has(self.access.rules) || self.access.rules.all(r, r.subjects.all(s, (s.kind == 'Group' && s.name == 'system:unauthenticated') != has(self.auth)))",message="without auth, the subjects of access.rules can only be the Group system:unauthenticated; with auth, they cannot: it has no callers then",fieldPath=".access.rules"
 // +kubebuilder:validation:XValidation:rule="!has(self.access) || !has(self.access.rules) || has(self.auth) && has(self.auth.issuers) || !self.access.rules.exists(r, has(r.scopes))",message="scopes in access.rules need auth.issuers: other tokens have no scopes",fieldPath=".access.rules"
 type MCPServerSpec struct {
@@ -96,8 +96,8 @@ type MCPServerSpec struct {
 
 	// command is the program to run and its first arguments. It is not run in a shell.
 	// As in a pod, an image's own arguments are not used together with a command. If
-	// unset, the image's entrypoint is used. For a stdio server, the operator reads it
-	// from the registry, so command must be set if the operator cannot reach that.
+	// unset, the image's entrypoint is used. For a stdio server, the manager reads it
+	// from the registry, so you must set command if the manager cannot reach the registry.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -135,7 +135,7 @@ type MCPServerSpec struct {
 	EnvFrom []corev1.EnvFromSource `json:"envFrom,omitempty"`
 
 	// resources are the compute resources of the server's container. All
-	// sessions of a pod share them. If you set nothing here, the operator's
+	// sessions of a pod share them. If you set nothing here, the manager's
 	// configuration decides, and its default is no requests and no limits. If you set
 	// any part, no default applies to the rest.
 	// +optional
@@ -161,7 +161,7 @@ type MCPServerSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!self.exists(m, m.mountPath.startsWith('/slipway'))",message="volumeMounts must not have paths that start with /slipway: they are reserved"
 	VolumeMounts []corev1.VolumeMount `json:"volumeMounts,omitempty"`
 
-	// securityContext is the security context of the server's container. The operator
+	// securityContext is the security context of the server's container. The manager
 	// merges your fields over its defaults, and yours win. The defaults are non-root, no
 	// capabilities, no privilege escalation and the runtime's seccomp profile. If no
 	// user is set here or in podTemplate, the server runs as the image's user if that is
@@ -169,7 +169,7 @@ type MCPServerSpec struct {
 	// +optional
 	SecurityContext *corev1.SecurityContext `json:"securityContext,omitempty"`
 
-	// serviceAccountName is the ServiceAccount the pods run as. If unset, the operator
+	// serviceAccountName is the ServiceAccount the pods run as. If unset, the manager
 	// creates one without any permissions for this server.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -203,7 +203,7 @@ type MCPServerSpec struct {
 	// +optional
 	Rollout Rollout `json:"rollout,omitzero"`
 
-	// verification says how often the operator checks that the server still works, and
+	// verification sets how often the manager checks that the server still works, and
 	// how long a check may take. Durations are written like 500ms, 10s or 1m.
 	// +optional
 	Verification Verification `json:"verification,omitzero"`
@@ -221,7 +221,8 @@ type MCPServerSpec struct {
 	// +optional
 	Auth *Auth `json:"auth,omitempty"`
 
-	// access says who may call what. A change takes effect in running pods, without a restart.
+	// access authorizes callers: its rules list the tools, prompts and resources that each caller
+	// can use. A change takes effect in running pods, without a restart.
 	// +optional
 	Access *Access `json:"access,omitempty"`
 
@@ -277,7 +278,7 @@ type Session struct {
 	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
 	// When all are open, the adapter ends an idle one for a new session. If none becomes
 	// free within 10 seconds, it refuses the new one with status 503 and a Retry-After
-	// header. The operator's configuration can bound it.
+	// header. The manager's configuration can set an upper bound.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
@@ -378,7 +379,7 @@ const (
 	StatelessClientsTranslate StatelessClients = "Translate"
 )
 
-// Verification says how often the operator checks that the server still works. The result is in the
+// Verification sets how often the manager checks that the server still works. The result is in the
 // status. A failed check restarts nothing, and does not take the pod out of the Service: the probes
 // of the kubelet do that, and Slipway sets them.
 type Verification struct {

@@ -57,7 +57,7 @@ type PodTemplate struct {
 	// +kubebuilder:validation:MaxLength=253
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// securityContext is the security context of the pods. The operator merges your
+	// securityContext is the security context of the pods. The manager merges your
 	// fields over its defaults, and yours win. The defaults are non-root and the
 	// runtime's seccomp profile.
 	// +optional
@@ -95,7 +95,7 @@ type PodTemplate struct {
 // PodMetadata is merged into the metadata of the server's pods.
 type PodMetadata struct {
 	// labels are set on the pods. Keys in the mcp.slipway.dev domain are reserved. For
-	// other keys that the operator sets, its value wins.
+	// other keys that the manager sets, the manager's value wins.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="!self.exists(k, k.startsWith('mcp.slipway.dev/'))",message="podTemplate.metadata.labels must not have keys that start with mcp.slipway.dev/: they are reserved"

@@ -164,7 +164,7 @@ var (
 )
 
 // defaultOf is the default of the schema, or else the one in the description: most defaults are the
-// operator's, which users do not see in their objects.
+// manager's, which users do not see in their objects.
 func defaultOf(schema *apiextensionsv1.JSONSchemaProps) string {
 	if schema.Default != nil {
 		return "`" + string(schema.Default.Raw) + "`"

@@ -12,18 +12,17 @@ type Rollout struct {
 	Strategy RolloutStrategy `json:"strategy,omitempty"`
 
 	// onReferenceChange says what happens when a Secret or ConfigMap that the
-	// spec refers to changes. Restart (default): the operator replaces the pods, so
+	// spec refers to changes. Restart (default): the manager replaces the pods, so
 	// that they see the change. Ignore: running pods stay as they are, and pods that
 	// start later see the change.
 	// +optional
 	OnReferenceChange RolloutPolicy `json:"onReferenceChange,omitempty"`
 
-	// onOperatorUpgrade says what happens when the operator would render the pods
+	// onOperatorUpgrade says what happens when the manager would render the pods
 	// differently after an upgrade or a change of its configuration, for instance with a
-	// newer adapter. Restart: the
-	// operator replaces the pods, a few servers at a time. Ignore: the pods stay as they
-	// are until another change replaces them. If unset, the operator's configuration
-	// decides, and its default is Ignore.
+	// newer adapter. Restart: the manager replaces the pods, a few servers at a time.
+	// Ignore: the pods stay as they are until another change replaces them. If unset, the
+	// manager's configuration decides, and its default is Ignore.
 	// +optional
 	OnOperatorUpgrade RolloutPolicy `json:"onOperatorUpgrade,omitempty"`
 }

@@ -14,8 +14,8 @@ type MCPServerStatus struct {
 
 	// conditions are the states of the server. Ready: clients can use it now; wait for
 	// this one and alert on it. Available: at least one pod is ready. Accepted: the
-	// operator can act on the spec. Verified: the last MCP exchange with at least one
-	// pod worked. Reconciling is present while the operator works. Stalled is present
+	// manager can act on the spec. Verified: the last MCP exchange with at least one
+	// pod worked. Reconciling is present while the manager works. Stalled is present
 	// while you must act, and its message says how.
 	// +optional
 	// +listType=map
@@ -202,10 +202,10 @@ const (
 
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImage struct {
-	// resolution says what the operator knows of the image. Resolved: its registry
-	// described it. NotAsked: the operator did not ask the registry, because the spec
+	// resolution says what the manager knows of the image. Resolved: its registry
+	// described it. NotAsked: the manager did not ask the registry, because the spec
 	// names a command, or because its configuration forbids it. Unresolved: the registry
-	// did not answer in time, denied access, or does not have the image. The operator keeps
+	// did not answer in time, denied access, or does not have the image. The manager keeps
 	// asking, and the next change of the spec uses the answer. If the image is not resolved
 	// and the spec names no user, the pods run as user 1000.
 	// +optional
@@ -252,14 +252,14 @@ type TemplateStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	AdapterVersion string `json:"adapterVersion,omitempty"`
 
-	// outdated is true when the operator would render the current pod template
+	// outdated is true when the manager would render the current pod template
 	// differently now, because its version or its configuration has changed, or because
 	// the registry has answered since. The next change that replaces the pods brings
 	// that. See spec.rollout.onOperatorUpgrade.
 	// +required
 	Outdated bool `json:"outdated"`
 
-	// defaults lists the fields that the spec leaves out and that the operator's
+	// defaults lists the fields that the spec leaves out and that the manager's
 	// configuration fills in the current pod template, such as spec.resources.
 	// +optional
 	// +listType=set
@@ -284,7 +284,7 @@ type AccessStatus struct {
 	Issuers []IssuerStatus `json:"issuers,omitempty"`
 }
 
-// IssuerStatus is what the operator knows of an issuer.
+// IssuerStatus is what the manager knows of an issuer.
 type IssuerStatus struct {
 	// name is that of the issuer; kubernetes is the cluster's own.
 	// +required
@@ -292,8 +292,8 @@ type IssuerStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
-	// keys is the number of its keys. With 0, the operator has never reached it, and none of its
-	// tokens count.
+	// keys is the number of its keys. With 0, the manager has never reached the issuer, and adapters
+	// accept none of its tokens.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Keys int32 `json:"keys,omitempty"`

@@ -111,22 +111,22 @@ var authRules = map[string]rule{
 	"auth without rules": {
 		valid:   `{` + stdioSpec + `, auth: {kubernetes: {}}, ` + anyRules + `}`,
 		invalid: `{` + stdioSpec + `, auth: {kubernetes: {}}}`,
-		want:    `spec.access: Required value: auth needs access.rules: say who may call what`,
+		want:    `spec.access: Required value: auth needs access.rules: add a rule that authorizes callers`,
 	},
 	"auth with hidden tools only": {
 		valid:   `{` + stdioSpec + `, access: {hidden: ["admin_*"]}}`,
 		invalid: `{` + stdioSpec + `, auth: {kubernetes: {}}, access: {hidden: ["admin_*"]}}`,
-		want:    `spec.access: Required value: auth needs access.rules: say who may call what`,
+		want:    `spec.access: Required value: auth needs access.rules: add a rule that authorizes callers`,
 	},
 	"rules of a server that checks tokens itself": {
 		valid:   `{` + httpSpec + `, auth: {mode: Server}, access: {hidden: [a]}}`,
 		invalid: `{` + httpSpec + `, auth: {mode: Server}, ` + anyRules + `}`,
-		want:    `spec.access: Forbidden: access.rules and access.blocked must not be set with auth.mode Server: the adapter does not know who calls`,
+		want:    `spec.access: Forbidden: access.rules and access.blocked must not be set with auth.mode Server: the adapter does not know the caller`,
 	},
 	"blocked callers without auth": {
 		valid:   `{` + stdioSpec + `, auth: {kubernetes: {}}, access: {rules: [{` + anySubjects + `, tools: [a]}], blocked: [{kind: User, name: "corp:mallory"}]}}`,
 		invalid: `{` + stdioSpec + `, access: {blocked: [{kind: User, name: "corp:mallory"}]}}`,
-		want:    `spec.access.blocked: Forbidden: access.blocked needs auth: without it the adapter does not know who calls`,
+		want:    `spec.access.blocked: Forbidden: access.blocked needs auth: without it the adapter does not know the caller`,
 	},
 	"rules without auth": {
 		valid:   `{` + stdioSpec + `, ` + openRules + `}`,
@@ -146,7 +146,7 @@ var authRules = map[string]rule{
 	"rule about nothing": {
 		valid:   ruleOf(anySubjects + `, prompts: [a]`),
 		invalid: ruleOf(anySubjects),
-		want:    `spec.access.rules[0]: Invalid value: a rule needs tools, prompts or resources: say what its subjects may use`,
+		want:    `spec.access.rules[0]: Invalid value: a rule needs tools, prompts or resources: list what its subjects can use`,
 	},
 	"ServiceAccount without a namespace": {
 		valid:   ruleOf(`subjects: [{kind: ServiceAccount, namespace: agents, name: triage}], tools: [a]`),

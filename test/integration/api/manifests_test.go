@@ -150,7 +150,7 @@ func TestWrongManifestsAreRefused(t *testing.T) {
 		"Gateway without a class":          {"docs/how-to/expose.md", "Gateway", func(spec map[string]any) { delete(spec, "gatewayClassName") }, "gatewayClassName"},
 		"misspelled field of an Ingress":   {"docs/how-to/expose.md", "Ingress", func(spec map[string]any) { spec["rule"] = "x" }, "unknown field"},
 		"misspelled field of an MCPServer": {"docs/how-to/expose.md", "MCPServer", func(spec map[string]any) { spec["acces"] = "x" }, "unknown field"},
-		"auth without rules":               {"docs/how-to/auth-dex.md", "MCPServer", func(spec map[string]any) { delete(spec, "access") }, "say who may call what"},
+		"auth without rules":               {"docs/how-to/auth-dex.md", "MCPServer", func(spec map[string]any) { delete(spec, "access") }, "add a rule that authorizes callers"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,12 +9,13 @@ import (
 // AccessApplyConfiguration represents a declarative configuration of the Access type for use
 // with apply.
 //
-// Access says who may call what.
+// Access authorizes callers: its rules list the tools, prompts and resources that each caller can use.
 type AccessApplyConfiguration struct {
 	// rules allow callers to use tools, prompts and resources. A call is allowed if any rule
 	// allows it. Without rules and without auth, everything is allowed.
 	Rules []AccessRuleApplyConfiguration `json:"rules,omitempty"`
-	// blocked may do nothing, whatever the rules say. A change takes effect within 10 seconds.
+	// blocked lists callers that can use nothing, even if a rule allows it. A change takes effect
+	// within 10 seconds.
 	Blocked []SubjectApplyConfiguration `json:"blocked,omitempty"`
 	// hidden are tools that no client sees or calls: names, or names with * at one end or at
 	// both, as in admin_*. It also works without auth. The status still lists these tools.

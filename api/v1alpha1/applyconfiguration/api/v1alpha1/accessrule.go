@@ -9,17 +9,18 @@ import (
 // AccessRuleApplyConfiguration represents a declarative configuration of the AccessRule type for use
 // with apply.
 //
-// AccessRule allows its subjects to use what it names.
+// AccessRule allows its subjects to use the tools, prompts and resources that it lists.
 type AccessRuleApplyConfiguration struct {
 	// subjects are the callers that the rule is for.
 	Subjects []SubjectApplyConfiguration `json:"subjects,omitempty"`
-	// tools are the tools that they may call: names, or names with * at one end or at both, as
-	// in list_*. A server can add tools that a pattern matches, so prefer names.
+	// tools are the tools that the subjects can call: names, or names with * at one end or at
+	// both, as in list_*. A server can add tools that a pattern matches, so prefer names.
 	Tools []apiv1alpha1.NamePattern `json:"tools,omitempty"`
-	// prompts are the prompts that they may get: names, or names with * at one end or at both.
+	// prompts are the prompts that the subjects can get: names, or names with * at one end or at
+	// both.
 	Prompts []apiv1alpha1.NamePattern `json:"prompts,omitempty"`
-	// resources are the resources that they may read: URIs, or prefixes of URIs that end with a
-	// slash, as in docs://handbook/, or * for all.
+	// resources are the resources that the subjects can read: URIs, or prefixes of URIs that end
+	// with a slash, as in docs://handbook/, or * for all.
 	Resources []apiv1alpha1.URIPattern `json:"resources,omitempty"`
 	// scopes are what the caller's token needs, besides. If nothing but these is missing, the
 	// adapter tells the client which ones, so that it can ask the user.

@@ -15,7 +15,7 @@ import (
 // why they are written as they are.
 type AdapterApplyConfiguration struct {
 	// resources are the compute resources of the adapter's container. If unset, the
-	// operator's configuration decides. By default the container requests 10m of CPU and
+	// manager's configuration decides. By default the container requests 10m of CPU and
 	// 32Mi of memory and has a memory limit of 256Mi. (An autoscaler of CPU or memory
 	// needs a request on every container.) If set, none of these defaults apply. The
 	// adapter uses half of its memory limit for messages. So the limit must be at least
@@ -48,8 +48,8 @@ type AdapterApplyConfiguration struct {
 	// only if session.statelessClients is Translate.
 	OfferRoots *bool `json:"offerRoots,omitempty"`
 	// limits bound the memory, calls and streams that one client or server can take
-	// in the adapter. If a field is unset, the operator's configuration decides. The
-	// defaults below hold if that sets none.
+	// in the adapter. If a field is unset, the manager's configuration decides. The
+	// defaults below apply if the configuration sets none.
 	Limits *AdapterLimitsApplyConfiguration `json:"limits,omitempty"`
 }
 

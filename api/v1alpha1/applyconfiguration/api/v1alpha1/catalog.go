@@ -11,7 +11,7 @@ type CatalogApplyConfiguration struct {
 	// changes when and only when what the server offers does.
 	Digest *string `json:"digest,omitempty"`
 	// configMapName is the name of the ConfigMap that has everything that the server
-	// offers, with schemas. It is empty until the operator has written the ConfigMap.
+	// offers, with schemas. It is empty until the manager has written the ConfigMap.
 	// The ConfigMap's annotation mcp.slipway.dev/catalog-digest says which digest it is of.
 	ConfigMapName *string `json:"configMapName,omitempty"`
 	// counts are the numbers of tools, prompts, resources and resource templates that
@@ -21,7 +21,7 @@ type CatalogApplyConfiguration struct {
 	Tools []CatalogEntryApplyConfiguration `json:"tools,omitempty"`
 	// prompts are the prompts of the server, sorted by name.
 	Prompts []CatalogEntryApplyConfiguration `json:"prompts,omitempty"`
-	// truncated is true when tools and prompts are incomplete: the operator lists at
+	// truncated is true when tools and prompts are incomplete: the manager lists at
 	// most 28 KiB of them. The ConfigMap has all.
 	Truncated *bool `json:"truncated,omitempty"`
 }

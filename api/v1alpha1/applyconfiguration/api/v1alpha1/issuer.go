@@ -15,15 +15,15 @@ type IssuerApplyConfiguration struct {
 	// name is the prefix of users, groups and clients of this issuer in rules and audits, as in
 	// corp:alice.
 	Name *string `json:"name,omitempty"`
-	// url is the issuer, exactly as its tokens have it in the claim iss. The operator fetches its
-	// keys, so it must be able to reach it.
+	// url is the issuer, exactly as its tokens have it in the claim iss. The manager fetches the
+	// issuer's keys, so it must be able to reach this URL.
 	URL *string `json:"url,omitempty"`
 	// audiences are what a token must be issued for, one of them. Defaults to auth.resources. Set
 	// it for an authorization server that ignores the parameter resource of clients.
 	Audiences []apiv1alpha1.Audience `json:"audiences,omitempty"`
 	// caBundle names a ConfigMap of this namespace, and its key, with the certificates of the
 	// authority that has signed the issuer's certificate, in PEM. Defaults to the certificates of
-	// the operator's image.
+	// the manager's image.
 	CABundle *ConfigMapKeyApplyConfiguration `json:"caBundle,omitempty"`
 	// claims say where tokens name the caller.
 	Claims *IssuerClaimsApplyConfiguration `json:"claims,omitempty"`

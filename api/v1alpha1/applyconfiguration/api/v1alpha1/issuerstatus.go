@@ -5,12 +5,12 @@ package v1alpha1
 // IssuerStatusApplyConfiguration represents a declarative configuration of the IssuerStatus type for use
 // with apply.
 //
-// IssuerStatus is what the operator knows of an issuer.
+// IssuerStatus is what the manager knows of an issuer.
 type IssuerStatusApplyConfiguration struct {
 	// name is that of the issuer; kubernetes is the cluster's own.
 	Name *string `json:"name,omitempty"`
-	// keys is the number of its keys. With 0, the operator has never reached it, and none of its
-	// tokens count.
+	// keys is the number of its keys. With 0, the manager has never reached the issuer, and adapters
+	// accept none of its tokens.
 	Keys *int32 `json:"keys,omitempty"`
 }
 

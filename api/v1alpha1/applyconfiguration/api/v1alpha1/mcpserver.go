@@ -24,7 +24,7 @@ type MCPServerApplyConfiguration struct {
 	*v1.ObjectMetaApplyConfiguration `json:"metadata,omitempty"`
 	// spec says how the server is run and offered.
 	Spec *MCPServerSpecApplyConfiguration `json:"spec,omitempty"`
-	// status says what is really there. Only the operator writes it.
+	// status is the observed state of the server. Only the manager writes it.
 	Status *MCPServerStatusApplyConfiguration `json:"status,omitempty"`
 }
 

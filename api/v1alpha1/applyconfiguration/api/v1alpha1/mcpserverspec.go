@@ -25,8 +25,8 @@ type MCPServerSpecApplyConfiguration struct {
 	ImagePullSecrets []v1.LocalObjectReference `json:"imagePullSecrets,omitempty"`
 	// command is the program to run and its first arguments. It is not run in a shell.
 	// As in a pod, an image's own arguments are not used together with a command. If
-	// unset, the image's entrypoint is used. For a stdio server, the operator reads it
-	// from the registry, so command must be set if the operator cannot reach that.
+	// unset, the image's entrypoint is used. For a stdio server, the manager reads it
+	// from the registry, so you must set command if the manager cannot reach the registry.
 	Command []string `json:"command,omitempty"`
 	// args are the arguments of the command, or of the image's entrypoint. If command
 	// and args are both unset, the image's own arguments are used.
@@ -40,7 +40,7 @@ type MCPServerSpecApplyConfiguration struct {
 	// ConfigMaps.
 	EnvFrom []v1.EnvFromSource `json:"envFrom,omitempty"`
 	// resources are the compute resources of the server's container. All
-	// sessions of a pod share them. If you set nothing here, the operator's
+	// sessions of a pod share them. If you set nothing here, the manager's
 	// configuration decides, and its default is no requests and no limits. If you set
 	// any part, no default applies to the rest.
 	Resources *v1.ResourceRequirements `json:"resources,omitempty"`
@@ -51,13 +51,13 @@ type MCPServerSpecApplyConfiguration struct {
 	// Volumes whose names start with slipway- cannot be mounted, and paths that
 	// start with /slipway are reserved.
 	VolumeMounts []v1.VolumeMount `json:"volumeMounts,omitempty"`
-	// securityContext is the security context of the server's container. The operator
+	// securityContext is the security context of the server's container. The manager
 	// merges your fields over its defaults, and yours win. The defaults are non-root, no
 	// capabilities, no privilege escalation and the runtime's seccomp profile. If no
 	// user is set here or in podTemplate, the server runs as the image's user if that is
 	// a number other than 0, and as user 1000 otherwise.
 	SecurityContext *v1.SecurityContext `json:"securityContext,omitempty"`
-	// serviceAccountName is the ServiceAccount the pods run as. If unset, the operator
+	// serviceAccountName is the ServiceAccount the pods run as. If unset, the manager
 	// creates one without any permissions for this server.
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// replicas is the number of pods. Defaults to 1. An autoscaler targets the
@@ -76,7 +76,7 @@ type MCPServerSpecApplyConfiguration struct {
 	Session *SessionApplyConfiguration `json:"session,omitempty"`
 	// rollout says how and when the server's pods are replaced.
 	Rollout *RolloutApplyConfiguration `json:"rollout,omitempty"`
-	// verification says how often the operator checks that the server still works, and
+	// verification sets how often the manager checks that the server still works, and
 	// how long a check may take. Durations are written like 500ms, 10s or 1m.
 	Verification *VerificationApplyConfiguration `json:"verification,omitempty"`
 	// adapter configures the sidecar that clients talk to.
@@ -86,7 +86,8 @@ type MCPServerSpecApplyConfiguration struct {
 	// auth says which tokens callers need. If unset, anyone who can reach the Service can call
 	// every tool. A change takes effect in running pods, without a restart.
 	Auth *AuthApplyConfiguration `json:"auth,omitempty"`
-	// access says who may call what. A change takes effect in running pods, without a restart.
+	// access authorizes callers: its rules list the tools, prompts and resources that each caller
+	// can use. A change takes effect in running pods, without a restart.
 	Access *AccessApplyConfiguration `json:"access,omitempty"`
 	// audit says what the adapters record. A change takes effect in running pods, without a
 	// restart.

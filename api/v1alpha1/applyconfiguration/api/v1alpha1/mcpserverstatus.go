@@ -16,8 +16,8 @@ type MCPServerStatusApplyConfiguration struct {
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// conditions are the states of the server. Ready: clients can use it now; wait for
 	// this one and alert on it. Available: at least one pod is ready. Accepted: the
-	// operator can act on the spec. Verified: the last MCP exchange with at least one
-	// pod worked. Reconciling is present while the operator works. Stalled is present
+	// manager can act on the spec. Verified: the last MCP exchange with at least one
+	// pod worked. Reconciling is present while the manager works. Stalled is present
 	// while you must act, and its message says how.
 	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// address is where clients in the cluster connect.

@@ -12,7 +12,7 @@ import (
 // PodMetadata is merged into the metadata of the server's pods.
 type PodMetadataApplyConfiguration struct {
 	// labels are set on the pods. Keys in the mcp.slipway.dev domain are reserved. For
-	// other keys that the operator sets, its value wins.
+	// other keys that the manager sets, the manager's value wins.
 	Labels map[string]apiv1alpha1.LabelValue `json:"labels,omitempty"`
 	// annotations are set on the pods. Keys in the mcp.slipway.dev domain are
 	// reserved.

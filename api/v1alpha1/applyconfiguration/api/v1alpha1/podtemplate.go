@@ -32,7 +32,7 @@ type PodTemplateApplyConfiguration struct {
 	RuntimeClassName *string `json:"runtimeClassName,omitempty"`
 	// schedulerName is the scheduler of the pods. Defaults to the cluster's.
 	SchedulerName *string `json:"schedulerName,omitempty"`
-	// securityContext is the security context of the pods. The operator merges your
+	// securityContext is the security context of the pods. The manager merges your
 	// fields over its defaults, and yours win. The defaults are non-root and the
 	// runtime's seccomp profile.
 	SecurityContext *v1.PodSecurityContext `json:"securityContext,omitempty"`

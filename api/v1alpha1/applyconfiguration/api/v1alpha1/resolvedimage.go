@@ -11,10 +11,10 @@ import (
 //
 // ResolvedImage is what an image reference was resolved to.
 type ResolvedImageApplyConfiguration struct {
-	// resolution says what the operator knows of the image. Resolved: its registry
-	// described it. NotAsked: the operator did not ask the registry, because the spec
+	// resolution says what the manager knows of the image. Resolved: its registry
+	// described it. NotAsked: the manager did not ask the registry, because the spec
 	// names a command, or because its configuration forbids it. Unresolved: the registry
-	// did not answer in time, denied access, or does not have the image. The operator keeps
+	// did not answer in time, denied access, or does not have the image. The manager keeps
 	// asking, and the next change of the spec uses the answer. If the image is not resolved
 	// and the spec names no user, the pods run as user 1000.
 	Resolution *apiv1alpha1.ImageResolution `json:"resolution,omitempty"`

@@ -35,7 +35,7 @@ type SessionApplyConfiguration struct {
 	// maxPerPod is the number of sessions that one pod serves at a time. Defaults to 20.
 	// When all are open, the adapter ends an idle one for a new session. If none becomes
 	// free within 10 seconds, it refuses the new one with status 503 and a Retry-After
-	// header. The operator's configuration can bound it.
+	// header. The manager's configuration can set an upper bound.
 	MaxPerPod *int32 `json:"maxPerPod,omitempty"`
 	// startTimeout is how long a process of the server may take to start and
 	// answer its first request. Defaults to 60s. Until then the status says that the

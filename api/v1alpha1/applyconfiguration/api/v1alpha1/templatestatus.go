@@ -9,12 +9,12 @@ package v1alpha1
 type TemplateStatusApplyConfiguration struct {
 	// adapterVersion is the version of the adapter in the current pod template.
 	AdapterVersion *string `json:"adapterVersion,omitempty"`
-	// outdated is true when the operator would render the current pod template
+	// outdated is true when the manager would render the current pod template
 	// differently now, because its version or its configuration has changed, or because
 	// the registry has answered since. The next change that replaces the pods brings
 	// that. See spec.rollout.onOperatorUpgrade.
 	Outdated *bool `json:"outdated,omitempty"`
-	// defaults lists the fields that the spec leaves out and that the operator's
+	// defaults lists the fields that the spec leaves out and that the manager's
 	// configuration fills in the current pod template, such as spec.resources.
 	Defaults []string `json:"defaults,omitempty"`
 }

@@ -9,7 +9,7 @@ import (
 // VerificationApplyConfiguration represents a declarative configuration of the Verification type for use
 // with apply.
 //
-// Verification says how often the operator checks that the server still works. The result is in the
+// Verification sets how often the manager checks that the server still works. The result is in the
 // status. A failed check restarts nothing, and does not take the pod out of the Service: the probes
 // of the kubelet do that, and Slipway sets them.
 type VerificationApplyConfiguration struct {
