@@ -25,8 +25,8 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.Func("server-uid", "user `number` that the server's container runs as: the adapter accepts no other user on the socket; may be repeated; without it every user that reaches the socket may use it", o.addServerUIDs)
 	flags.StringVar(&o.upstream, "upstream", "", "`URL` of a server that speaks streamable-http or sse, such as http://127.0.0.1:3000/mcp")
 	flags.StringVar(&o.keysDir, "keys-dir", "", "`directory` with the server's keys, in hexadecimal: the file current has one, accepted any number, one a line; the adapter reads them again when they change; without it the adapter makes a key, and does not serve the catalog")
-	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity replace those of the flags; the adapter reads it again when it changes, and with --keys-dir the manager can send another; with --keys-dir the directory must also have the file "+adapterapi.AccessFile+", signed by the manager, which says who may call what")
-	flags.StringVar(&o.accessFile, "access-file", "", "`file` with an access document in JSON, without a signature, which says who may call what; for an adapter without a manager; the adapter reads it again when it changes; without it everyone may call everything")
+	flags.StringVar(&o.settingsDir, "settings-dir", "", "`directory` with the file "+adapterapi.SettingsFile+", whose allowed hosts and origins and verbosity replace those of the flags; the adapter reads it again when it changes, and with --keys-dir the manager can send another; with --keys-dir the directory must also have the file "+adapterapi.AccessFile+", signed by the manager, which authorizes callers")
+	flags.StringVar(&o.accessFile, "access-file", "", "`file` with an access document in JSON, without a signature, which authorizes callers; for an adapter without a manager; the adapter reads it again when it changes; without it every caller can call everything")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
 	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
@@ -47,7 +47,7 @@ func (o *options) addServerUIDs(list string) error {
 func checkServer(c *config.Config, o options) error {
 	switch isStdio := c.Transport == config.Stdio; {
 	case o.serverUIDs != nil && o.socket == "":
-		return errors.New("server-uid says who may use the socket: give --socket, too")
+		return errors.New("server-uid restricts who can use the socket: set --socket, too")
 	case !isStdio:
 		return checkHTTP(c, o)
 	case o.upstream != "":

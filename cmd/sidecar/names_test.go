@@ -66,7 +66,7 @@ func TestFlagsAreDocumented(t *testing.T) {
 	doctable.Check(t, "../../docs/adapter.md", "flags", flagTable(), "go test ./cmd/sidecar -update", *update)
 }
 
-// flagTable says which field sets which flag. The operator knows the flags that have no field.
+// flagTable says which field sets which flag. The manager sets the flags that have no field.
 func flagTable() string {
 	var table strings.Builder
 	table.WriteString("| flag | field of the spec |\n|---|---|\n")
@@ -88,7 +88,7 @@ func flagTable() string {
 			others = append(others, "`--"+f.Name+"`")
 		}
 	})
-	table.WriteString("| " + strings.Join(others, ", ") + " | none: the operator knows |\n")
+	table.WriteString("| " + strings.Join(others, ", ") + " | none: the manager decides |\n")
 	return strings.Replace(table.String(), "the settings", "the [settings](#settings)", 1)
 }
 

@@ -1,5 +1,5 @@
 -- The health of an MCPServer, from the conditions that docs/mcpserver.md describes.
-local hs = {status = "Progressing", message = "Waiting for the operator to see the MCPServer"}
+local hs = {status = "Progressing", message = "Waiting for the manager to see the MCPServer"}
 
 -- What the status says about an earlier generation of the spec decides nothing.
 if obj.status == nil or obj.status.observedGeneration ~= obj.metadata.generation then

@@ -137,7 +137,7 @@ type Logging struct {
 	// format is JSON (one object per line) or Text (for people).
 	Format LogFormat `json:"format"`
 
-	// level is the verbosity, from 0 to 5. 0 logs what a cluster operator should see. 1 adds every change in what a
+	// level is the verbosity, from 0 to 5. 0 logs what a cluster administrator should see. 1 adds every change in what a
 	// pod answers. 5 logs every detail.
 	Level int `json:"level"`
 }
@@ -238,7 +238,7 @@ type Pods struct {
 type RunAsUser string
 
 const (
-	// RunAsUserFixed has the operator choose.
+	// RunAsUserFixed has the manager choose.
 	RunAsUserFixed RunAsUser = "Fixed"
 	// RunAsUserAssigned leaves it to an admission plugin of the cluster.
 	RunAsUserAssigned RunAsUser = "Assigned"

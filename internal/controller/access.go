@@ -101,7 +101,7 @@ func (s *state) refuseAccess(refused *adapterapi.Access, err error) adapterapi.A
 		access = workload.ClosedAccess(s.server)
 	}
 	if workload.IsClosed(&access) {
-		effect = "the operator tells them to refuse every client until you correct it"
+		effect = "the manager tells them to refuse every client until you correct it"
 	}
 	s.accessProblem = fmt.Sprintf("adapters cannot take auth, access and audit of this spec, so %s: %s; %s", effect, text.Line(err.Error(), problemBytes), remedy)
 	s.refuse(mcpv1alpha1.ReasonInvalidSpec, s.accessProblem)
@@ -325,7 +325,7 @@ func (r *Reconciler) bundle(ctx context.Context, namespace string, ref mcpv1alph
 // tokens of the other issuers count.
 func (r *Reconciler) checkIssuers(_ context.Context, s *state) error {
 	if len(s.unavailable) > 0 {
-		s.refuse(mcpv1alpha1.ReasonIssuerUnavailable, fmt.Sprintf("the operator has no keys of an issuer, so none of its tokens count: %s; %s; the operator asks again",
+		s.refuse(mcpv1alpha1.ReasonIssuerUnavailable, fmt.Sprintf("the manager has no keys of an issuer, so adapters accept none of its tokens: %s; %s; the manager asks again",
 			strings.Join(s.unavailable, "; "), reason.ReachIssuer))
 	}
 	if len(s.unasked) > 0 {

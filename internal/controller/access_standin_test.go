@@ -26,7 +26,7 @@ func tooManyRules(rule mcpv1alpha1.AccessRule) []mcpv1alpha1.AccessRule {
 // A document that no adapter takes is the user's to correct. Adapters keep the one that they have, unless it is
 // more open than the spec, and the status does not claim that the spec is in effect.
 func TestAccessThatNoAdapterTakes(t *testing.T) {
-	const closes, keeps = ", so the operator tells them to refuse every client until you correct it: ", ", so pods keep enforcing the last ones: "
+	const closes, keeps = ", so the manager tells them to refuse every client until you correct it: ", ", so pods keep enforcing the last ones: "
 	type spec = mcpv1alpha1.MCPServerSpec
 	withoutAuth := func(s *spec) { s.Auth, s.Access = nil, nil }
 	anonymous := func(s *spec) {

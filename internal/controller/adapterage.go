@@ -35,6 +35,6 @@ func (r *Reconciler) warnOfOldAdapter(s *state) {
 		s.unwarn(reasonAdapterOld)
 		return
 	}
-	r.warnOnce(s, reasonAdapterOld, actionReconcile, fmt.Sprintf("the pods have adapter %s, which is more than %d minor versions older than the operator, %s: "+
+	r.warnOnce(s, reasonAdapterOld, actionReconcile, fmt.Sprintf("the pods have adapter %s, which is more than %d minor versions older than the manager, %s: "+
 		"set spec.rollout.onOperatorUpgrade to Restart, or give the annotation mcp.slipway.dev/refresh a new value", s.current.AdapterVersion, maxSkew, r.Adapter.Version))
 }

@@ -51,7 +51,7 @@ func (r *Reconciler) observeNamespace(ctx context.Context, s *state) error {
 // gets auth, the pods still run.
 func (*Reconciler) requireAuth(_ context.Context, s *state) error {
 	if s.lacksAuth {
-		s.refuse(mcpv1alpha1.ReasonAuthRequired, fmt.Sprintf("the operator's configuration (auth.require) requires spec.auth of MCPServers in namespace %s, and until then every client is refused: %s",
+		s.refuse(mcpv1alpha1.ReasonAuthRequired, fmt.Sprintf("the manager's configuration (auth.require) requires spec.auth of MCPServers in namespace %s, and adapters refuse every client until then: %s",
 			s.name.Namespace, reason.AddAuth))
 	}
 	return nil

@@ -101,7 +101,7 @@ const (
 	slowAfter   = fetchTimeout / 2
 )
 
-const errNotAllowed = "is not in auth.allowedIssuers of the operator's configuration"
+const errNotAllowed = "is not in auth.allowedIssuers of the manager's configuration"
 
 // forbids says why an issuer is not asked at all; empty if it is.
 func (o *Options) forbids(source Source) string {

@@ -15,7 +15,7 @@ import (
 
 func (e *environment) refresh() *cobra.Command {
 	return e.changing("refresh", "Resolve the image, render the pods and verify them again",
-		"Pods are replaced only if the operator renders them differently now.", "refreshed", func() any {
+		"The manager replaces pods only if it renders them differently now.", "refreshed", func() any {
 			return map[string]any{"metadata": map[string]any{"annotations": map[string]string{
 				mcpv1alpha1.AnnotationRefresh: time.Now().UTC().Format(time.RFC3339Nano),
 			}}}

@@ -28,7 +28,7 @@ func (e *environment) doctor() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor [NAME]",
 		Short: "Find out what does not work, and what to do about it",
-		Long: "Check the cluster, the operator, your rights, and one server or all. For each problem, and for what may\n" +
+		Long: "Check the cluster, the manager, your rights, and one server or all. For each problem, and for what may\n" +
 			"become one, print the cause and what to do. With --deep, also open a session with each server.\n" +
 			"The exit code is 4 if something does not work.",
 		Example: "  kubectl mcp doctor\n  kubectl mcp doctor tickets --deep",
@@ -106,11 +106,11 @@ func (e *environment) lookAtOperator(ctx context.Context, api client.Client) (do
 	err := api.List(ctx, &managers, fleet.ManagerLabels())
 	switch {
 	case apierrors.IsForbidden(err):
-		return doctor.Finding{Level: doctor.OK, About: "operator", Text: "not looked at: you may not list Deployments in all namespaces"}, nil
+		return doctor.Finding{Level: doctor.OK, About: "manager", Text: "not looked at: you may not list Deployments in all namespaces"}, nil
 	case err != nil:
 		return doctor.Finding{}, fmt.Errorf("list Deployments: %w", err)
 	case len(managers.Items) == 0:
-		return doctor.Finding{Level: doctor.Fail, About: "operator", Text: "there is no manager of Slipway in the cluster", Fix: "Install it: kubectl apply --server-side -f install.yaml"}, nil
+		return doctor.Finding{Level: doctor.Fail, About: "manager", Text: "there is no manager of Slipway in the cluster", Fix: "Install it: kubectl apply --server-side -f install.yaml"}, nil
 	}
 	manager := &managers.Items[0]
 	about := manager.Namespace + "/" + manager.Name

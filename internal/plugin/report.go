@@ -29,7 +29,7 @@ func (e *environment) report() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "report [NAME...]",
 		Short: "Collect everything that helps to find a problem, without secrets, into a file",
-		Long: "Write a zip file with the objects, events, logs and metrics of some servers or of all, and of the operator,\n" +
+		Long: "Write a zip file with the objects, events, logs and metrics of some servers or of all, and of the manager,\n" +
 			"with all versions. The command removes the values of Secrets, variables, commands, arguments and headers, also\n" +
 			"from logs, events and messages, unless they have fewer than 6 bytes or are common words. To find these values,\n" +
 			"it reads the Secrets that a server refers to and the ConfigMaps that its variables come from. The file\n" +

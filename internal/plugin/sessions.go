@@ -233,7 +233,7 @@ func (e *environment) sessionsKey(ctx context.Context, api client.Client, server
 		err = fmt.Errorf("get the key for sessions: %w", err)
 		switch known := explain(err); {
 		case client.IgnoreNotFound(err) == nil:
-			return adapterapi.SessionsKey{}, fail(exitUnreachable, "The operator makes it when it has accepted the server. See why it has not: kubectl mcp doctor "+named(server), "MCPServer %s has no Secret %s", server.Name, name.Name)
+			return adapterapi.SessionsKey{}, fail(exitUnreachable, "The manager creates it when it has accepted the server. See why it has not: kubectl mcp doctor "+named(server), "MCPServer %s has no Secret %s", server.Name, name.Name)
 		case known.code == exitCredentials:
 			return adapterapi.SessionsKey{}, fail(exitCredentials, "Ask for the right to get this Secret. It holds a key that lists and ends sessions, and opens nothing else.", "you may not get Secret %s in namespace %s", name.Name, name.Namespace)
 		default:
@@ -245,7 +245,7 @@ func (e *environment) sessionsKey(ctx context.Context, api client.Client, server
 	}
 	key, err := adapterapi.ParseSessionsKey(string(secret.Data[adapterapi.SessionsKeyEntry]))
 	if err != nil {
-		return key, fail(exitUnexpected, "Delete the Secret. The operator makes it again.", "read Secret %s: %w", name.Name, err)
+		return key, fail(exitUnexpected, "Delete the Secret. The manager creates it again.", "read Secret %s: %w", name.Name, err)
 	}
 	return key, nil
 }
@@ -296,7 +296,7 @@ func (a *admins) explain(i int) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s", podPatience)
 	case errors.Is(err, sessions.ErrKey):
-		code, next = exitCredentials, "Delete Secret "+workload.SessionsSecretName(a.server)+": the operator makes it again, with the server's key of now."
+		code, next = exitCredentials, "Delete Secret "+workload.SessionsSecretName(a.server)+": the manager creates it again, with the current key of the server."
 	case errors.Is(err, sessions.ErrOld):
 		next = "Render the pods again: kubectl mcp refresh " + named(a.server)
 	}

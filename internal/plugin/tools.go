@@ -38,7 +38,7 @@ func (e *environment) tools() *cobra.Command {
 		Use:   "tools [NAME [TOOL]]",
 		Short: "Show the tools of one server or of all, or find one",
 		Long: "Show the tools of one server or of all, including servers that are stopped. The command reads the catalogs\n" +
-			"that the operator keeps, and contacts no server.",
+			"that the manager keeps, and contacts no server.",
 		Example: "  kubectl mcp tools\n  kubectl mcp tools tickets close_ticket\n  kubectl mcp tools -A --search \"close ticket\"",
 		Args:    atMost(2),
 		RunE: func(command *cobra.Command, args []string) error {

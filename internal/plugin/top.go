@@ -42,7 +42,7 @@ func (e *environment) top() *cobra.Command {
 		Use:   "top [NAME...]",
 		Short: "Show the calls, errors, latency, sessions and memory of servers, live",
 		Long: "Show what servers do now, from the metrics of the adapters in all their ready pods. The command reads them twice.\n" +
-			"Calls are " + strings.Join(usage.Methods(), ", ") + ". They do not include the operator's probes. ERRORS is the\n" +
+			"Calls are " + strings.Join(usage.Methods(), ", ") + ". They do not include the manager's probes. ERRORS is the\n" +
 			"share of calls that failed, and P99 the time within which 99 % of them ended. MEMORY is what the containers of the\n" +
 			"server use, without the adapters. \"-\" means unknown: no call ended between the two reads, no pod answered, or the\n" +
 			"server speaks HTTP. The adapter does not know the memory of such a server: use kubectl top pod.",

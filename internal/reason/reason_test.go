@@ -54,10 +54,10 @@ func TestTableHasEveryReason(t *testing.T) {
 
 func TestAdvice(t *testing.T) {
 	for name, test := range map[string]struct{ condition, reason, want string }{
-		"without Markdown":           {mcpv1alpha1.ConditionVerified, mcpv1alpha1.ReasonUnreachable, "If a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271. See install.md, Network."},
+		"without Markdown":           {mcpv1alpha1.ConditionVerified, mcpv1alpha1.ReasonUnreachable, "If a NetworkPolicy is the cause, allow the manager's namespace to reach ports 16270 and 16271. See install.md, Network."},
 		"nothing to do":              {mcpv1alpha1.ConditionVerified, mcpv1alpha1.ReasonVerified, ""},
 		"not known":                  {mcpv1alpha1.ConditionVerified, "Later", ""},
-		"by the condition it is of":  {mcpv1alpha1.ConditionReconciling, mcpv1alpha1.ReasonImageUnresolved, "Set spec.command, and the operator no longer needs the registry. See Image and command."},
+		"by the condition it is of":  {mcpv1alpha1.ConditionReconciling, mcpv1alpha1.ReasonImageUnresolved, "Set spec.command, and the manager no longer needs the registry. See Image and command."},
 		"of another condition by it": {mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ReasonImageUnresolved, "Correct spec.image, or push the image. Check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have registry credentials."},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,14 +13,14 @@ const (
 	SetCommand       Remedy = `set spec.command to the server's program, such as ["node", "dist/index.js"]`
 	PushImage        Remedy = "correct spec.image, or push the image"
 	CheckCredentials Remedy = "check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have registry credentials"
-	SkipRegistry     Remedy = "set spec.command, and the operator no longer needs the registry"
+	SkipRegistry     Remedy = "set spec.command, and the manager no longer needs the registry"
 	DeleteOther      Remedy = "delete that object, or create the MCPServer under another name"
 	AddAuth          Remedy = "add spec.auth (which tokens to accept) and spec.access.rules (which callers can use which tools)"
-	ReachIssuer      Remedy = "check url and caBundle in spec.auth.issuers, and that the operator can reach the issuer"
+	ReachIssuer      Remedy = "check url and caBundle in spec.auth.issuers, and that the manager can reach the issuer"
 	CorrectAccess    Remedy = "correct spec.auth and spec.access"
 	ShrinkAccess     Remedy = "use fewer or shorter rules in spec.access, or fewer issuers in spec.auth"
 	ReplacePods      Remedy = "replace the pods with kubectl mcp refresh, or with a new value of the annotation mcp.slipway.dev/refresh"
-	DeleteKeys       Remedy = "delete that Secret, and the operator creates a new one"
+	DeleteKeys       Remedy = "delete that Secret, and the manager creates a new one"
 
 	CorrectImage     Remedy = "correct spec.image"
 	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"
@@ -45,7 +45,7 @@ const (
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
 
 	MoreSessions Remedy = "if clients are refused too, raise spec.session.maxPerPod or spec.replicas"
-	LetManagerIn Remedy = "if a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271"
+	LetManagerIn Remedy = "if a NetworkPolicy is the cause, allow the manager's namespace to reach ports 16270 and 16271"
 )
 
 // remedies are all of them.

@@ -47,12 +47,12 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonCommandUnknown}, "False, Stalled",
-			"a stdio server has no `command`, and the image has no entrypoint, or the operator's configuration blocks its registry",
+			"a stdio server has no `command`, and the image has no entrypoint, or the manager's configuration blocks its registry",
 			anyOf(SetCommand),
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonIssuerUnavailable}, "False, Stalled",
-			"the operator has no public keys for an issuer in `auth`. Either the operator could never fetch the keys, or the issuer has withdrawn all of them. Adapters reject tokens of this issuer, and accept tokens of other issuers. " +
+			"the manager has no public keys for an issuer in `auth`. Either the manager could never fetch the keys, or the issuer has withdrawn all of them. Adapters reject tokens of this issuer, and accept tokens of other issuers. " +
 				"The message names the issuer and the error. The rest of the spec takes effect",
 			anyOf(ReachIssuer),
 		},
@@ -143,7 +143,7 @@ func verified() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonUnreachable}, "Unknown",
-			"the operator cannot connect to the pods, or a service mesh closes its connections. Clients may still be able to connect",
+			"the manager cannot connect to the pods, or a service mesh closes its connections. Clients may still be able to connect",
 			anyOf(LetManagerIn) + " See [install.md, Network](install.md#network).",
 		},
 		{
@@ -153,7 +153,7 @@ func verified() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonUnauthorized}, "Unknown",
-			"the server answers 401 or 403: it requires credentials that the operator does not have",
+			"the server answers 401 or 403: it requires credentials that the manager does not have",
 			"Nothing, if your clients have credentials: Slipway cannot verify such a server.",
 		},
 		{condition, []string{mcpv1alpha1.ReasonSuspended, mcpv1alpha1.ReasonScaledToZero}, "Unknown", "there is no pod to check", ""},
@@ -166,8 +166,8 @@ func enforced() []Row {
 		{condition, []string{mcpv1alpha1.ReasonAccessEnforced}, "True", "every ready pod enforces the current `auth`, `access` and `audit`", ""},
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessPending}, "Unknown",
-			"no pod is ready, or a ready pod does not have the current rules yet, or the operator cannot reach a pod. A pod without the current rules keeps enforcing its earlier rules",
-			"Wait. If it lasts, read the message of Verified: it says why the operator cannot reach a pod.",
+			"no pod is ready, or a ready pod does not have the current rules yet, or the manager cannot reach a pod. A pod without the current rules keeps enforcing its earlier rules",
+			"Wait. If it lasts, read the message of Verified: it says why the manager cannot reach a pod.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
@@ -183,23 +183,23 @@ func reconciling() []Row {
 	return []Row{
 		{
 			condition, []string{mcpv1alpha1.ReasonProgressing}, "True",
-			"the operator is updating objects or pods, or waiting for the registry", "Wait.",
+			"the manager is updating objects or pods, or waiting for the registry", "Wait.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonImageUnresolved}, "True",
-			"the operator could not read the image's command from the registry; the message has the error",
+			"the manager could not read the image's command from the registry; the message has the error",
 			anyOf(SkipRegistry) + " See [Image and command](#image-and-command).",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonRolloutQueued}, "True",
-			"the operator needs to replace the pods, because of a newer adapter or because a Secret or ConfigMap changed. It replaces the pods of a limited number of servers at a time " +
+			"the manager needs to replace the pods, because of a newer adapter or because a Secret or ConfigMap changed. It replaces the pods of a limited number of servers at a time " +
 				"([install.md](install.md#rollouts)). The current pods keep serving",
 			"Wait. A change of the spec does not wait in this queue.",
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonRetrying}, "True",
-			"the last attempt failed, and the operator retries with back-off; the message has the error",
-			"If it lasts, ask your platform team to check the operator's log and RBAC rights.",
+			"the last attempt failed, and the manager retries with back-off; the message has the error",
+			"If it lasts, ask your platform team to check the manager's log and RBAC rights.",
 		},
 	}
 }

@@ -24,7 +24,7 @@ type Policy struct {
 // Forbids says why the registry of an image is not asked; empty if it is.
 func (p Policy) Forbids(reference string) string {
 	if p.Disabled {
-		return "the operator asks no registries: registry.mode is Disabled in its configuration"
+		return "the manager asks no registries: registry.mode is Disabled in its configuration"
 	}
 	host := strings.ToLower(Host(reference))
 	if host == name.DefaultRegistry {
@@ -33,7 +33,7 @@ func (p Policy) Forbids(reference string) string {
 	if len(p.Hosts) == 0 || slices.ContainsFunc(p.Hosts, func(pattern string) bool { return allows(pattern, host) }) {
 		return ""
 	}
-	return "the operator does not ask registry " + shortened(host) + ": registry.allowedHosts in its configuration does not have it"
+	return "the manager does not ask registry " + shortened(host) + ": registry.allowedHosts in its configuration does not have it"
 }
 
 func allows(pattern, host string) bool {

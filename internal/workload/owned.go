@@ -93,7 +93,7 @@ func AllOwned() []Owned {
 	return []Owned{
 		{
 			ID: ObjectKeys, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: KeysSecretName, IsChanged: true,
-			Purpose: "keys that the operator and the adapters use to authenticate each other and to encrypt session ids",
+			Purpose: "keys that the manager and the adapters use to authenticate each other and to encrypt session ids",
 		},
 		{
 			ID: ObjectSessions, Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Resource: "secrets", Name: SessionsSecretName, IsChanged: true,

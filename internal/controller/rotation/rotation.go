@@ -144,7 +144,7 @@ func (p *Pod) lacks(key string) string {
 	case p.Use == nil && p.Answered && !p.Silent:
 		return p.Name + " has an adapter that does not say which keys it accepts"
 	default:
-		return p.Name + " does not answer the operator"
+		return p.Name + " does not answer the manager"
 	}
 }
 

@@ -72,7 +72,7 @@ func (v *view) enforced() (d verdict, spreading bool) {
 		if was, known := v.was(mcpv1alpha1.ConditionAccessEnforced); known && was.generation == v.Server.Generation {
 			return was, false
 		}
-		return pending("the operator has not worked out the rules of the newest spec yet"), false
+		return pending("the manager has not worked out the rules of the newest spec yet"), false
 	case len(e.behind) > 0:
 		return pending("the current rules have not reached every ready pod: " + listPods(e.behind)), true
 	case len(e.unheard) > 0 && !e.believed:

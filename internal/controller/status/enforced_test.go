@@ -135,8 +135,8 @@ func TestAccessOfSpecWithoutDocument(t *testing.T) {
 		want    string
 	}{
 		"no document can be made of the spec": {Access{Problem: "too large; shrink it"}, true, "False too large; shrink it"},
-		"it was not worked out":               {Access{}, true, "Unknown the operator has not worked out the rules of the newest spec yet"},
-		"the operator failed at the same":     {Access{}, false, "True every ready pod enforces the current rules"},
+		"it was not worked out":               {Access{}, true, "Unknown the manager has not worked out the rules of the newest spec yet"},
+		"the manager failed at the same":      {Access{}, false, "True every ready pod enforces the current rules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := working()

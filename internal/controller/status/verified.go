@@ -37,11 +37,11 @@ func (v *view) verified() (verdict, *Obstacle) {
 		reason  string
 		text    string
 	}{
-		{prober.Unauthorized, mcpv1alpha1.ReasonUnauthorized, "the server wants credentials that the operator does not have, so what it offers cannot be checked; " +
+		{prober.Unauthorized, mcpv1alpha1.ReasonUnauthorized, "the server wants credentials that the manager does not have, so what it offers cannot be checked; " +
 			"clients that have credentials can use it"},
 		{prober.Full, mcpv1alpha1.ReasonFull, "the server has no room for another session, so nothing could be checked; it is tried again; " +
 			string(reason.MoreSessions)},
-		{prober.Unreachable, mcpv1alpha1.ReasonUnreachable, "the operator cannot connect to the pods, which says nothing about clients; " +
+		{prober.Unreachable, mcpv1alpha1.ReasonUnreachable, "the manager cannot connect to the pods, which says nothing about clients; " +
 			string(reason.LetManagerIn)},
 	} {
 		if found := v.servingWith(unknown.outcome); len(found) > 0 {

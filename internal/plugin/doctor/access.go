@@ -18,14 +18,14 @@ const shortestToken = 10 * time.Minute
 // access looks at whether callers can use the server, and only those who may.
 func access(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 	if meta.FindStatusCondition(server.Status.Conditions, mcpv1alpha1.ConditionReady) == nil {
-		return // it is stopped, or no operator has looked at it
+		return // it is stopped, or the manager has not reconciled it
 	}
 	enforcement(server, add)
 	if server.Spec.Auth == nil {
 		return
 	}
 	if names := withoutKeys(server); len(names) > 0 && !isTold(server, mcpv1alpha1.ReasonIssuerUnavailable) {
-		add(Warn, "the operator has no keys of "+strings.Join(names, ", ")+", so adapters answer 401 to their tokens", "Check spec.auth.issuers, and that the operator can reach them.")
+		add(Warn, "the manager has no keys of "+strings.Join(names, ", ")+", so adapters answer 401 to their tokens", "Check spec.auth.issuers, and that the manager can reach them.")
 	}
 	if kubernetes := server.Spec.Auth.Kubernetes; kubernetes != nil && kubernetes.MaxLifetime != nil && kubernetes.MaxLifetime.Duration < shortestToken {
 		add(Warn, fmt.Sprintf("spec.auth.kubernetes.maxLifetime is %s, and no ServiceAccount token is valid for less than %s, so all of them get 401", kubernetes.MaxLifetime.Duration, shortestToken),
@@ -38,7 +38,7 @@ func enforcement(server *mcpv1alpha1.MCPServer, add func(Level, string, string))
 	enforced := meta.FindStatusCondition(server.Status.Conditions, mcpv1alpha1.ConditionAccessEnforced)
 	switch {
 	case enforced == nil && server.Spec.Auth != nil:
-		add(Fail, "the operator does not say that the pods enforce spec.auth", "If it stays so, the operator is older than spec.auth: upgrade it.")
+		add(Fail, "the manager does not say that the pods enforce spec.auth", "If this lasts, the manager is older than spec.auth: upgrade it.")
 	case enforced == nil || is(enforced, metav1.ConditionTrue) || isTold(server, enforced.Reason):
 	default:
 		level := Warn
@@ -57,7 +57,7 @@ func isTold(server *mcpv1alpha1.MCPServer, reason string) bool {
 	return ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == reason || is(stalled, metav1.ConditionTrue) && stalled.Reason == reason
 }
 
-// withoutKeys returns the issuers whose keys the operator does not have.
+// withoutKeys returns the issuers whose keys the manager does not have.
 func withoutKeys(server *mcpv1alpha1.MCPServer) []string {
 	var names []string
 	if server.Status.Access == nil {

@@ -46,7 +46,7 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 	add := func(level Level, text, fix string) { all = append(all, Finding{level, about, text, fix}) }
 	conditions(server, add)
 	if len(server.Status.Conditions) > 0 && server.Generation != server.Status.ObservedGeneration {
-		add(Warn, "the operator has not seen the newest spec yet", "Wait. If it takes long, look at the operator's log.")
+		add(Warn, "the manager has not seen the newest spec yet", "Wait. If it takes long, look at the manager's log.")
 	}
 	access(server, add)
 	workload(server, add)
@@ -63,7 +63,7 @@ func Server(server *mcpv1alpha1.MCPServer) []Finding {
 	return all
 }
 
-// conditions looks at what the operator says.
+// conditions looks at what the manager says.
 func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 	tell := func(level Level, condition *metav1.Condition) {
 		what, advice := reason.Split(condition.Reason, told(condition))
@@ -73,7 +73,7 @@ func conditions(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) 
 	ready, stalled, reconciling := find(mcpv1alpha1.ConditionReady), find(mcpv1alpha1.ConditionStalled), find(mcpv1alpha1.ConditionReconciling)
 	switch {
 	case len(server.Status.Conditions) == 0:
-		add(Fail, "it has no status: no operator has looked at it", "Check that the operator runs and looks at this namespace: kubectl -n slipway-system get pods")
+		add(Fail, "it has no status: the manager has not reconciled it", "Check that the manager runs and watches this namespace: kubectl -n slipway-system get pods")
 		return
 	case is(stalled, metav1.ConditionTrue):
 		level := Fail
@@ -135,7 +135,7 @@ func workload(server *mcpv1alpha1.MCPServer, add func(Level, string, string)) {
 		add(Warn, "the server has no memory limit, so it can take all memory of its node", "Set spec.resources.limits.memory.")
 	}
 	if template := server.Status.Template; template != nil && template.Outdated {
-		add(Warn, "the operator would render the pods differently now; they have adapter "+template.AdapterVersion, "Replace them when it suits you: kubectl mcp refresh -n "+server.Namespace+" "+server.Name)
+		add(Warn, "the manager would render the pods differently now; they have adapter "+template.AdapterVersion, "Replace them when it suits you: kubectl mcp refresh -n "+server.Namespace+" "+server.Name)
 	}
 	if kind := spec.Service.Type; spec.Auth == nil && (kind == corev1.ServiceTypeLoadBalancer || kind == corev1.ServiceTypeNodePort) {
 		add(Warn, "its Service is of type "+string(kind)+", and no client is authenticated", "Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.")

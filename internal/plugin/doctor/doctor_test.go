@@ -52,8 +52,8 @@ func TestServer(t *testing.T) {
 		"stopped": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonSuspended})
 		}, []string{"ok is stopped, as its spec says; to start it, run: kubectl mcp resume -n support tickets"}},
-		"no operator": {func(s *mcpv1alpha1.MCPServer) { set(s) }, []string{
-			"fail it has no status: no operator has looked at it | Check that the operator runs and looks at this namespace: kubectl -n slipway-system get pods",
+		"no manager": {func(s *mcpv1alpha1.MCPServer) { set(s) }, []string{
+			"fail it has no status: the manager has not reconciled it | Check that the manager runs and watches this namespace: kubectl -n slipway-system get pods",
 		}},
 		"stalled": {func(s *mcpv1alpha1.MCPServer) {
 			set(s, metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonServerExits, Message: "exit code 1"},
@@ -77,7 +77,7 @@ func TestServer(t *testing.T) {
 		}, []string{"warn PodsStarting: pulling the image for 3s | Wait. If it takes too long, run kubectl describe pod."}},
 		"unreachable": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Conditions[1] = metav1.Condition{Type: mcpv1alpha1.ConditionVerified, Status: metav1.ConditionUnknown, Reason: mcpv1alpha1.ReasonUnreachable, Message: "connection refused"}
-		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is the cause, allow the operator's namespace to reach ports 16270 and 16271. See install.md, Network."}},
+		}, []string{"warn Unreachable: connection refused | If a NetworkPolicy is the cause, allow the manager's namespace to reach ports 16270 and 16271. See install.md, Network."}},
 		"a tag": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Image, s.Spec.Command = "tickets:1", []string{"x"} }, []string{
 			"warn the image has a tag that can move, or none, so pods may run different programs: tickets:1 | Name the image by its digest.",
 		}},
@@ -91,7 +91,7 @@ func TestServer(t *testing.T) {
 		"outdated, replicas, open": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Template.Outdated, s.Spec.Replicas, s.Spec.Service.Type = true, new(int32(2)), corev1.ServiceTypeLoadBalancer
 		}, []string{
-			"warn the operator would render the pods differently now; they have adapter v0.1.0 | Replace them when it suits you: kubectl mcp refresh -n support tickets",
+			"warn the manager would render the pods differently now; they have adapter v0.1.0 | Replace them when it suits you: kubectl mcp refresh -n support tickets",
 			"warn its Service is of type LoadBalancer, and no client is authenticated | Set spec.auth, put a gateway with authentication in front, or restrict who reaches it by a NetworkPolicy.",
 		}},
 		"auth": {func(s *mcpv1alpha1.MCPServer) { protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced) }, []string{
@@ -107,7 +107,7 @@ func TestServer(t *testing.T) {
 		}, []string{"ok Ready, 14 tools, 1 of 1 pods", "ok auth.mode is Server: the server checks tokens itself, and each 401 or 403 is its own"}},
 		"auth that is not everywhere yet": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionUnknown, mcpv1alpha1.ReasonAccessPending)
-		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, read the message of Verified: it says why the operator cannot reach a pod.", "ok " + needsToken}},
+		}, []string{"warn not every pod enforces spec.auth and spec.access: AccessPending | Wait. If it lasts, read the message of Verified: it says why the manager cannot reach a pod.", "ok " + needsToken}},
 		"auth that is not enforced, and Ready says so": {func(s *mcpv1alpha1.MCPServer) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
 			s.Status.Conditions[0] = metav1.Condition{Type: mcpv1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: mcpv1alpha1.ReasonAccessNotEnforced, Message: "too old: a; " + string(reason.ReplacePods)}
@@ -116,8 +116,8 @@ func TestServer(t *testing.T) {
 			protect(s, metav1.ConditionFalse, mcpv1alpha1.ReasonAccessNotEnforced)
 			s.Status.Conditions[len(s.Status.Conditions)-1].Message = "too large; " + string(reason.ShrinkAccess)
 		}, []string{"fail not every pod enforces spec.auth and spec.access: AccessNotEnforced: too large | Use fewer or shorter rules in spec.access, or fewer issuers in spec.auth.", "ok " + needsToken}},
-		"auth that the operator does not know": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Auth = &mcpv1alpha1.Auth{} }, []string{
-			"fail the operator does not say that the pods enforce spec.auth | If it stays so, the operator is older than spec.auth: upgrade it.", "ok " + needsToken,
+		"auth that the manager does not know": {func(s *mcpv1alpha1.MCPServer) { s.Spec.Auth = &mcpv1alpha1.Auth{} }, []string{
+			"fail the manager does not say that the pods enforce spec.auth | If this lasts, the manager is older than spec.auth: upgrade it.", "ok " + needsToken,
 		}},
 		"auth of a stopped server": {func(s *mcpv1alpha1.MCPServer) {
 			s.Spec.Auth = &mcpv1alpha1.Auth{}
@@ -128,7 +128,7 @@ func TestServer(t *testing.T) {
 			s.Spec.Auth.Kubernetes = &mcpv1alpha1.KubernetesAuth{MaxLifetime: &metav1.Duration{Duration: 5 * time.Minute}}
 			s.Status.Access = &mcpv1alpha1.AccessStatus{Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}, {Name: "kubernetes", Keys: 1}}}
 		}, []string{
-			"warn the operator has no keys of corp, so adapters answer 401 to their tokens | Check spec.auth.issuers, and that the operator can reach them.",
+			"warn the manager has no keys of corp, so adapters answer 401 to their tokens | Check spec.auth.issuers, and that the manager can reach them.",
 			"warn spec.auth.kubernetes.maxLifetime is 5m0s, and no ServiceAccount token is valid for less than 10m0s, so all of them get 401 | Set it to 10m or more.",
 			"ok " + needsToken + "; every pod enforces this",
 		}},
@@ -136,12 +136,12 @@ func TestServer(t *testing.T) {
 			protect(s, metav1.ConditionTrue, mcpv1alpha1.ReasonAccessEnforced)
 			s.Status.Access = &mcpv1alpha1.AccessStatus{Issuers: []mcpv1alpha1.IssuerStatus{{Name: "corp"}}}
 			s.Status.Conditions = append(s.Status.Conditions, metav1.Condition{Type: mcpv1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: mcpv1alpha1.ReasonIssuerUnavailable, Message: "corp: refused"})
-		}, []string{"warn IssuerUnavailable: corp: refused | Check url and caBundle in spec.auth.issuers, and that the operator can reach the issuer.", "ok " + needsToken + "; every pod enforces this"}},
+		}, []string{"warn IssuerUnavailable: corp: refused | Check url and caBundle in spec.auth.issuers, and that the manager can reach the issuer.", "ok " + needsToken + "; every pod enforces this"}},
 		"a long name": {func(s *mcpv1alpha1.MCPServer) {
 			s.Status.Catalog.Tools = append(s.Status.Catalog.Tools, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("x", 35)}, mcpv1alpha1.CatalogEntry{Name: strings.Repeat("y", 34)})
 		}, []string{"warn the names of 1 tools have more than 34 characters, so some clients cannot use them: " + strings.Repeat("x", 35) + " | Give them shorter names in the server."}},
 		"a spec that was not seen": {func(s *mcpv1alpha1.MCPServer) { s.Generation = 2 }, []string{
-			"warn the operator has not seen the newest spec yet | Wait. If it takes long, look at the operator's log.",
+			"warn the manager has not seen the newest spec yet | Wait. If it takes long, look at the manager's log.",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -145,7 +145,7 @@ func (g *Gate) compile(text []byte) (*policy, error) {
 }
 
 // ErrNoDocument says why an adapter serves no client yet.
-var ErrNoDocument = errors.New("the adapter has no access document yet, so it does not know who may call what")
+var ErrNoDocument = errors.New("the adapter has no access document yet, so it cannot authorize callers")
 
 // Ready returns ErrNoDocument as long as the adapter must not serve clients.
 func (g *Gate) Ready() error {

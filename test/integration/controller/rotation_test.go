@@ -155,7 +155,7 @@ func TestKeyRotationThatIsBlocked(t *testing.T) {
 		Ring: adapterapi.Keyring{Current: old, Accepted: []adapterapi.Key{next}}, Next: next.ID(), Changed: time.Now().Add(-time.Hour),
 	})
 	g.Eventually(func() string { return noteOf(t, namespace, "KeyRotationBlocked") }).WithTimeout(hang.Guard).
-		Should(And(ContainSubstring("echo-"), HaveSuffix("does not answer the operator")))
+		Should(And(ContainSubstring("echo-"), HaveSuffix("does not answer the manager")))
 	g.Expect(ringOf(t, namespace)).To(Equal(adapterapi.Keyring{Current: old, Accepted: []adapterapi.Key{next}}))
 	change(t, server, func(s *mcpv1alpha1.MCPServer) { s.Spec.Suspend = true })
 	g.Eventually(func() adapterapi.Key { return ringOf(t, namespace).Current }).WithTimeout(hang.Guard).Should(Equal(next), "once the pod is gone")

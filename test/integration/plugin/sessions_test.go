@@ -51,7 +51,7 @@ func TestSessionsFailures(t *testing.T) {
 		"no such server": {kubeconfig, []string{"absent"}, 4, "error: get MCPServer absent: mcpservers.mcp.slipway.dev \"absent\" not found\nTo see all servers, run: kubectl mcp list -A\n"},
 		"no key yet": {
 			kubeconfig, []string{"early"}, 4,
-			"error: MCPServer early has no Secret early-sessions\nThe operator makes it when it has accepted the server. See why it has not: kubectl mcp doctor -n sessions early\n",
+			"error: MCPServer early has no Secret early-sessions\nThe manager creates it when it has accepted the server. See why it has not: kubectl mcp doctor -n sessions early\n",
 		},
 		"not its key": {
 			kubeconfig, []string{"asleep"}, 4,
@@ -59,7 +59,7 @@ func TestSessionsFailures(t *testing.T) {
 		},
 		"not a key": {
 			kubeconfig, []string{"search"}, 1,
-			"error: read Secret search-sessions: read the key for sessions: a key has 32 bytes in hexadecimal\nDelete the Secret. The operator makes it again.\n",
+			"error: read Secret search-sessions: read the key for sessions: a key has 32 bytes in hexadecimal\nDelete the Secret. The manager creates it again.\n",
 		},
 		"no pod":         {kubeconfig, []string{"tickets"}, 4, "error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp doctor -n sessions tickets\n"},
 		"no pod to end":  {kubeconfig, []string{"end", "tickets", "1"}, 4, "error: no pod of MCPServer tickets is ready\nSee why: kubectl mcp doctor -n sessions tickets\n"},

@@ -1,4 +1,4 @@
--- The operator resolves the image, renders the pods and verifies them again when this annotation changes.
+-- The manager resolves the image, renders the pods and verifies them again when this annotation changes.
 local os = require("os")
 if obj.metadata.annotations == nil then
   obj.metadata.annotations = {}
