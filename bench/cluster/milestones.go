@@ -19,7 +19,7 @@ type milestone int
 const (
 	asked          milestone = iota // the request to create it is about to be sent
 	stored                          // the API server has answered it
-	deploymentSeen                  // the operator has made the Deployment
+	deploymentSeen                  // the manager has created the Deployment
 	replicaSetSeen                  // kube-controller-manager has made the ReplicaSet
 	podSeen                         // and the pod
 	podScheduled                    // the pod has a node

@@ -65,7 +65,7 @@ var rows = []struct {
 	until []milestone
 }{
 	{"API: the MCPServer is stored", []milestone{stored}},
-	{"API: the operator has made the Deployment", []milestone{deploymentSeen}},
+	{"API: the manager has created the Deployment", []milestone{deploymentSeen}},
 	{"scheduling: ReplicaSet and pod are made", []milestone{replicaSetSeen, podSeen}},
 	{"scheduling: the pod has a node", []milestone{podScheduled}},
 	{"pod start: the adapter, a native sidecar, has started", []milestone{adapterStarted}},
@@ -107,7 +107,7 @@ func (r *results) markdown() string {
 	line("all verified, since the first was asked for", func(rounds []round) string {
 		return between(rounds, func(r round) float64 { return r.AllVerified })
 	})
-	line("the same pods, created without the operator: all ready", func(rounds []round) string {
+	line("the same pods, created without Slipway: all ready", func(rounds []round) string {
 		return between(rounds, func(r round) float64 { return r.Bare })
 	})
 	line("all verified ÷ bare pods ready", func(rounds []round) string {
