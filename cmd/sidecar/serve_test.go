@@ -193,7 +193,7 @@ func TestServerUIDFlag(t *testing.T) {
 	}{
 		"not a number":     {[]string{"--socket", "s", "--server-uid", "node"}, `want the number of a user, such as 1000, not "node"`},
 		"too large":        {[]string{"--socket", "s", "--server-uid", "4294967296"}, "want the number of a user"},
-		"without a socket": {[]string{"--server-uid", "1000", "--", "true"}, "give --socket, too"},
+		"without a socket": {[]string{"--server-uid", "1000", "--", "true"}, "set --socket, too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := serve(t.Context(), test.args); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -58,7 +58,7 @@ func accepted() []Row {
 		},
 		{
 			condition, []string{mcpv1alpha1.ReasonNameConflict}, "False, Stalled",
-			"an object that Slipway needs to create already exists and has another owner, or the Secret `NAME-keys` holds no valid key",
+			"an object that Slipway needs to create already exists and does not belong to the MCPServer, or the Secret `NAME-keys` holds no valid key",
 			anyOf(DeleteOther) + " If the Secret `NAME-keys` holds no valid key: " + string(DeleteKeys) + ".",
 		},
 		{
