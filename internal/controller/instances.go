@@ -39,7 +39,7 @@ func (r *Reconciler) watchInstances(_ context.Context, s *state) error {
 			Timeout:  orDefault(s.server.Spec.Verification.Timeout, defaultTimeout),
 			Stored:   storedCatalog(s),
 			Settings: s.settings, Access: s.access,
-			Newest: s.isNewest(pod), Cordoned: s.memory.scaleDown.victims[pod.UID] && !isDeleted(pod),
+			Newest: s.isNewest(pod), Cordoned: s.isCordoned(pod.UID, isDeleted(pod)),
 			Closing: isDeleted(pod) && s.ends(pod),
 		}
 		instances = append(instances, seen(instance, pod))

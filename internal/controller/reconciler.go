@@ -173,6 +173,7 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 	}
 	defer r.endCreation(s.name)
 	err := r.steps(ctx, s)
+	r.settleScale(s, err)
 	if isTerminating(err) {
 		// Nothing can be created there any more, and the server itself is deleted soon.
 		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,6 +38,12 @@ type scaleDown struct {
 	// informed says that the victims were chosen when every pod had told its sessions. A manager that takes over
 	// knows none at first.
 	informed bool
+	// accepted is the number that the API server took in a dry run; zero before. The manager cordons pods only for this
+	// number. A number that the API server refuses would leave them cordoned.
+	accepted int32
+	// refused is the number that could not be applied although the dry run worked; zero if there is none. The manager
+	// retries it without cordons.
+	refused int32
 }
 
 // step decides how many pods there are to be for now, and how soon to look again; 0 means that nothing is to be waited
@@ -57,14 +62,22 @@ func (d *scaleDown) step(want, have int32, pods []candidate, now time.Time) (rep
 		d.to = want
 		return want, deletionPatience - now.Sub(d.lowered)
 	}
-	if d.since.IsZero() || !d.lowered.IsZero() && want < d.to {
-		d.since, d.lowered = now, time.Time{} // the first time, or still fewer
+	if want == d.refused {
+		return want, 0
+	}
+	if d.begins(want) {
+		d.since, d.lowered = now, time.Time{}
 	}
 	left := cordonTime - now.Sub(d.since)
 	if left > 0 && anyReady(pods, d.victims) {
 		return have, left
 	}
 	return want, 0
+}
+
+// begins says whether a number is new: it is the first, or there are to be still fewer pods.
+func (d *scaleDown) begins(want int32) bool {
+	return d.since.IsZero() || !d.lowered.IsZero() && want < d.to
 }
 
 // known is the number of the Deployment. A cache that does not show the smaller number yet would have the manager raise
@@ -95,11 +108,9 @@ func allKnown(pods []candidate) bool {
 // has new sessions begin elsewhere, and then tells Kubernetes which pods to delete.
 func (r *Reconciler) planScale(ctx context.Context, s *state) error {
 	deployment, down := s.deployment(), &s.memory.scaleDown
-	before := down.victims
 	s.atLeast = 0
 	switch {
-	case s.hold:
-		return nil // nothing is applied
+	case s.hold: // nothing is applied
 	case deployment == nil || !ownedBy(deployment, s.server) || s.refusal != nil || s.rendered == nil:
 		*down = scaleDown{} // nothing is applied but the stop of all pods
 	default:
@@ -107,10 +118,8 @@ func (r *Reconciler) planScale(ctx context.Context, s *state) error {
 			return err
 		}
 	}
-	if maps.Equal(before, down.victims) {
-		return nil
-	}
-	return r.watchInstances(ctx, s) // adapters are told of cordons at once
+	s.scaled = true
+	return nil
 }
 
 // scale takes one step, and has the deletion costs written that the next writes depend on.
@@ -120,23 +129,73 @@ func (r *Reconciler) scale(ctx context.Context, s *state, deployment *appsv1.Dep
 		have = down.known(*deployment.Spec.Replicas)
 	}
 	replicas, wait := down.step(want, have, pods, s.now)
-	s.atLeast = replicas
 	if wait > 0 {
+		if ok, err := r.isNumberAcceptable(ctx, s, want); err != nil || !ok {
+			return err
+		}
 		s.again(wait)
 	}
-	lowers := replicas < have && down.lowered.IsZero() && len(down.victims) > 0
-	if !lowers && !s.beginsRollout(want) {
+	s.atLeast = replicas
+	s.lowers = replicas < have && down.lowered.IsZero() && len(down.victims) > 0
+	if !s.lowers && !s.beginsRollout(want) {
 		return nil
 	}
 	if err := r.writeCosts(ctx, s, pods, down.victims); err != nil {
 		return err
 	}
 	s.memory.ranked = templateName(s)
-	if lowers {
-		down.lowered, down.to = s.now, replicas
-		s.again(deletionPatience)
-	}
 	return nil
+}
+
+// isNumberAcceptable says whether the API server takes the number for which pods are cordoned.
+func (r *Reconciler) isNumberAcceptable(ctx context.Context, s *state, want int32) (bool, error) {
+	down := &s.memory.scaleDown
+	if !down.lowered.IsZero() || down.accepted == want {
+		return true, nil
+	}
+	if ok, err := r.isAcceptable(ctx, s, s.rendered.Template); err != nil || !ok {
+		*down = scaleDown{}
+		return false, err
+	}
+	down.accepted = want
+	return true, nil
+}
+
+// settleScale records whether the smaller number was applied, and tells adapters which pods are cordoned. It lifts the
+// cordons if the number could not be applied, or if a step failed before planScale had decided on the number. It keeps
+// them if the API server refuses the larger number meanwhile: the policy that refuses it may be why the user asks for
+// fewer pods.
+func (r *Reconciler) settleScale(s *state, failure error) {
+	down := &s.memory.scaleDown
+	_, written := s.applied[workload.ObjectDeployment]
+	switch {
+	case s.lowers && written:
+		down.lowered, down.to, down.refused = s.now, s.atLeast, 0
+		s.again(deletionPatience)
+	case s.lowers:
+		*down = scaleDown{refused: workload.Replicas(s.server)}
+	case failure != nil && !s.scaled:
+		*down = scaleDown{}
+	}
+	r.tellCordons(s)
+}
+
+// tellCordons has the prober tell adapters which pods are cordoned. It changes nothing else of the last instances: after
+// a step that failed, the state may lack what instances are made from.
+func (r *Reconciler) tellCordons(s *state) {
+	instances := slices.Clone(s.memory.instances)
+	for i := range instances {
+		instances[i].Cordoned = s.isCordoned(instances[i].UID, instances[i].Terminating)
+	}
+	if !slices.Equal(instances, s.memory.instances) {
+		s.memory.instances = instances
+		r.Prober.Watch(s.name, instances)
+	}
+}
+
+// isCordoned says whether a pod gets no new sessions because it is about to be deleted.
+func (s *state) isCordoned(pod types.UID, deleted bool) bool {
+	return s.memory.scaleDown.victims[pod] && !deleted
 }
 
 // beginsRollout says whether another template is about to be applied, which replaces the pods one after another.

@@ -18,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/promise"
+	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
 func hoursOf(n int) time.Duration { return time.Duration(n) * time.Hour }
@@ -135,6 +137,58 @@ func TestScaleDownInSteps(t *testing.T) {
 				if step.lowers {
 					down.lowered, down.to = now, replicas
 				}
+			}
+		})
+	}
+}
+
+// Pods stay cordoned for a number that is applied, or is about to be. For one that was refused the next steps cordon none,
+// however often they try.
+func TestCordonsAreLifted(t *testing.T) {
+	type outcome struct {
+		cordoned string
+		replicas int32 // of the next step, half a second later
+		wait     time.Duration
+	}
+	const want = int32(1) // pods, of 3
+	for name, test := range map[string]struct {
+		scaled, lowers, written bool // what the steps have decided and done
+		failure                 error
+		outcome                 outcome
+	}{
+		"nothing has failed":         {true, false, false, nil, outcome{"a b", 3, 4500 * time.Millisecond}},
+		"it is applied":              {true, true, true, nil, outcome{"a b", 1, 9500 * time.Millisecond}},
+		"it is applied, and no more": {true, true, true, errors.New("quota"), outcome{"a b", 1, 9500 * time.Millisecond}},
+		"it is refused":              {true, true, false, nil, outcome{"", 1, 0}},
+		"it fails":                   {true, true, false, errors.New("quota"), outcome{"", 1, 0}},
+		"its costs fail":             {false, true, false, errors.New("quota"), outcome{"", 1, 0}},
+		"the larger number fails":    {true, false, false, errors.New("at most 2"), outcome{"a b", 3, 4500 * time.Millisecond}},
+		"a step before it fails":     {false, false, false, errors.New("quota"), outcome{"", 3, 5 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newState(&mcpv1alpha1.MCPServer{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "x"}}, noon)
+			s.server.Spec.Replicas, s.scaled, s.lowers, s.atLeast = new(want), test.scaled, test.lowers, want
+			pods, have, down := []candidate{living("a", 0), living("b", 1), living("c", 2)}, int32(3), &s.memory.scaleDown
+			down.step(want, have, pods, noon)
+			for _, pod := range pods {
+				s.memory.instances = append(s.memory.instances, prober.Instance{UID: pod.uid, Cordoned: down.victims[pod.uid]})
+			}
+			if test.written {
+				s.applied[workload.ObjectDeployment] = metav1.PartialObjectMetadata{}
+				have = want
+			}
+			New(Options{Prober: prober.New(prober.Options{})}).settleScale(s, test.failure)
+			var got outcome
+			cordoned := map[types.UID]bool{}
+			for _, instance := range s.memory.instances {
+				if instance.Cordoned {
+					cordoned[instance.UID] = true
+				}
+			}
+			got.cordoned = namesOf(cordoned)
+			got.replicas, got.wait = down.step(want, have, pods, noon.Add(500*time.Millisecond))
+			if got != test.outcome {
+				t.Errorf("got %+v, want %+v", got, test.outcome)
 			}
 		})
 	}

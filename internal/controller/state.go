@@ -47,6 +47,8 @@ type state struct {
 	undecided     bool             // which template the spec leads to is not known yet
 	hold          bool             // the caches are behind: nothing is applied or deleted
 	atLeast       int32            // pods that there are to be, although the spec asks for fewer
+	scaled        bool             // it was decided how many pods there are to be
+	lowers        bool             // and that is less than before
 	refusal       *status.Obstacle // the user must act
 	waiting       *status.Obstacle // time will tell
 
