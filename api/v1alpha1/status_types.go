@@ -65,8 +65,10 @@ type MCPServerStatus struct {
 	Instances []Instance `json:"instances,omitempty"`
 
 	// sessions is the number of open sessions, roughly: it is refreshed at most once a
-	// minute, and only if it has changed by a tenth, or from or to zero or the limit. The
-	// metrics have the exact number.
+	// minute, and only if it has changed by a tenth, or from or to zero or the limit. A pod
+	// that stops answering the operator counts with the sessions that it last reported; one
+	// that has not answered since the operator started counts with none. The metrics have
+	// the exact number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Sessions *int32 `json:"sessions,omitempty"`
@@ -134,7 +136,8 @@ type Draining struct {
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas"`
 
-	// sessions is the number of sessions in these pods, as rough as that of all sessions.
+	// sessions is the number of sessions in these pods, as rough as that of all sessions. It
+	// counts pods that do not answer the operator in the same way.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Sessions int32 `json:"sessions"`

@@ -77,7 +77,7 @@ func (s *state) podsWithKeys() []rotation.Pod {
 		leaving := !pod.DeletionTimestamp.IsZero()
 		pods = append(pods, rotation.Pod{
 			Name: pod.Name, Use: result.Keys, Answered: result.Report != nil, Silent: result.Silent, Leaving: leaving,
-			Unasked: pod.Status.PodIP != "" && !leaving && result.Report == nil && !result.Silent,
+			Unasked: pod.Status.PodIP != "" && !leaving && isUnasked(result),
 		})
 	}
 	return pods

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
+	"github.com/slipway-mcp/slipway/internal/prober"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
@@ -24,11 +25,11 @@ func sessionsOf(s *state) *int32 {
 		}
 		return s.server.Status.Sessions
 	}
-	published, terminating := s.server.Status.Sessions, s.terminating()
+	published := s.server.Status.Sessions
 	var open int64
-	for pod, result := range s.results {
-		if result.Report == nil && published != nil && !terminating[pod] {
-			return published // until every pod that does not end has reported
+	for _, result := range s.results {
+		if isUnasked(result) && published != nil {
+			return published // until every pod was asked
 		}
 		open += result.Sessions.Open
 	}
@@ -43,6 +44,10 @@ func sessionsOf(s *state) *int32 {
 	s.memory.sessionsAt = s.now
 	return &sum
 }
+
+// isUnasked says whether the prober has yet to ask a pod, as after a restart of the manager. A pod that was asked and has
+// never answered counts with no sessions: its node may be lost, and the last number would stay for as long as the pod.
+func isUnasked(result prober.Result) bool { return result.Report == nil && !result.Silent }
 
 // isNearly says whether a number of sessions differs from another by less than a tenth. Whether
 // there are any at all is always told.
@@ -96,9 +101,13 @@ func drainingOf(s *state) *mcpv1alpha1.Draining {
 	}
 	published, replicas := s.server.Status.Draining, int32(min(len(terminating), math.MaxInt32))
 	var open int64
-	for pod := range terminating {
-		result := s.results[pod]
-		if result.Report == nil && published != nil {
+	for i := range s.pods {
+		pod := &s.pods[i]
+		if !terminating[pod.UID] || pod.Status.PodIP == "" {
+			continue // the prober never asks a pod without an address
+		}
+		result := s.results[pod.UID]
+		if isUnasked(result) && published != nil {
 			return &mcpv1alpha1.Draining{Replicas: replicas, Sessions: published.Sessions}
 		}
 		open += result.Sessions.Open

@@ -63,8 +63,14 @@ func TestWhenSessionsArePublished(t *testing.T) {
 	}
 }
 
-// drainingServer has pods with sessions, named after whether they end: "l" lives and "d" drains. A number of -1 is one of
-// which nothing is known.
+// Numbers of sessions of pods that have not told any.
+const (
+	unasked = -1 // by this manager
+	mute    = -2 // did not answer it
+)
+
+// drainingServer has pods with sessions, named after whether they end: "l" lives and "d" drains. One called "p" drains
+// and never had an address.
 func drainingServer(now time.Time, kept *memory, published mcpv1alpha1.MCPServerStatus, pods map[string]int64) *state {
 	server := &mcpv1alpha1.MCPServer{}
 	server.Namespace, server.Name, server.Status = someServer.Namespace, someServer.Name, published
@@ -73,11 +79,17 @@ func drainingServer(now time.Time, kept *memory, published mcpv1alpha1.MCPServer
 	for name, sessions := range pods {
 		pod := corev1.Pod{}
 		pod.Name, pod.UID = name, types.UID(name)
-		if strings.HasPrefix(name, "d") {
+		if !strings.HasPrefix(name, "l") {
 			pod.DeletionTimestamp = &metav1.Time{Time: now}
 		}
+		if !strings.HasPrefix(name, "p") {
+			pod.Status.PodIP = "192.0.2.1"
+		}
 		s.pods = append(s.pods, pod)
-		result := prober.Result{}
+		if pod.Status.PodIP == "" {
+			continue
+		}
+		result := prober.Result{Silent: sessions == mute}
 		if sessions >= 0 {
 			result = prober.Result{Report: &prober.Report{Ready: true}, Sessions: adapterapi.Sessions{Open: sessions, Limit: 20}}
 		}
@@ -93,12 +105,14 @@ func TestSessionsOfDrainingPods(t *testing.T) {
 		published       *int32
 		sessions, limit int32
 	}{
-		"none drains":                      {map[string]int64{"l1": 2, "l2": 3}, nil, 5, 40},
-		"one drains":                       {map[string]int64{"l1": 2, "d1": 3}, nil, 5, 23},
-		"the others are full":              {map[string]int64{"l1": 20, "d1": 3}, nil, 23, 23},
-		"one that drains has said nothing": {map[string]int64{"l1": 2, "d1": -1}, new(int32(9)), 2, 20},
-		"one that serves has said nothing": {map[string]int64{"l1": -1, "d1": 3}, new(int32(9)), 9, 0},
-		"all drain":                        {map[string]int64{"d1": 2, "d2": 3}, nil, 5, 5},
+		"none drains":                     {map[string]int64{"l1": 2, "l2": 3}, nil, 5, 40},
+		"one drains":                      {map[string]int64{"l1": 2, "d1": 3}, nil, 5, 23},
+		"the others are full":             {map[string]int64{"l1": 20, "d1": 3}, nil, 23, 23},
+		"one that drains was not asked":   {map[string]int64{"l1": 2, "d1": unasked}, new(int32(9)), 9, 20},
+		"one that drains does not answer": {map[string]int64{"l1": 2, "d1": mute}, new(int32(9)), 2, 20},
+		"one that serves was not asked":   {map[string]int64{"l1": unasked, "d1": 3}, new(int32(9)), 9, 0},
+		"one that serves does not answer": {map[string]int64{"l1": mute, "d1": 3}, new(int32(9)), 3, 0},
+		"all drain":                       {map[string]int64{"d1": 2, "d2": 3}, nil, 5, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := drainingServer(noon, &memory{}, mcpv1alpha1.MCPServerStatus{Sessions: test.published}, test.pods)
@@ -128,8 +142,11 @@ func TestWhenDrainsArePublished(t *testing.T) {
 		"the same":               {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 3}, time.Hour, &draining{Replicas: 1, Sessions: 3}},
 		"fewer, soon":            {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 2}, time.Second, &draining{Replicas: 1, Sessions: 3}},
 		"fewer, later":           {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 2}, time.Hour, &draining{Replicas: 1, Sessions: 2}},
-		"another manager asks":   {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": -1}, time.Hour, &draining{Replicas: 1, Sessions: 3}},
-		"nothing was ever known": {nil, map[string]int64{"d1": -1}, time.Hour, &draining{Replicas: 1}},
+		"another manager asks":   {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": unasked}, time.Hour, &draining{Replicas: 1, Sessions: 3}},
+		"it gets no answer":      {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": mute}, time.Hour, &draining{Replicas: 1}},
+		"it gets one of two":     {&draining{Replicas: 2, Sessions: 5}, map[string]int64{"d1": mute, "d2": 2}, time.Hour, &draining{Replicas: 2, Sessions: 2}},
+		"one never had any":      {&draining{Replicas: 1, Sessions: 3}, map[string]int64{"d1": 2, "p1": 0}, time.Hour, &draining{Replicas: 2, Sessions: 2}},
+		"nothing was ever known": {nil, map[string]int64{"d1": unasked}, time.Hour, &draining{Replicas: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := drainingServer(noon.Add(test.after), &memory{drainingAt: noon}, mcpv1alpha1.MCPServerStatus{Draining: test.published}, test.pods)

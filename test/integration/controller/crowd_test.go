@@ -25,6 +25,7 @@ type crowd struct {
 
 	mu       sync.Mutex
 	sessions map[types.UID]int64
+	mute     map[types.UID]bool  // pods that do not answer
 	told     map[types.UID]int64 // sessions that the manager has read
 	lists    map[types.UID]adapterapi.Peers
 	cordons  map[types.UID]map[string]bool // that any list of a pod had
@@ -37,7 +38,7 @@ func newCrowd(t *testing.T, server types.NamespacedName, address string) *crowd 
 	t.Helper()
 	c := &crowd{
 		t: t, signing: &signing{t: t, server: server},
-		sessions: map[types.UID]int64{}, told: map[types.UID]int64{}, lists: map[types.UID]adapterapi.Peers{},
+		sessions: map[types.UID]int64{}, mute: map[types.UID]bool{}, told: map[types.UID]int64{}, lists: map[types.UID]adapterapi.Peers{},
 		cordons: map[types.UID]map[string]bool{},
 	}
 	serve(t, net.JoinHostPort(address, strconv.Itoa(mcpv1alpha1.AdapterPort)), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -59,6 +60,9 @@ func (c *crowd) answer(w http.ResponseWriter, r *http.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.mute[pod] {
+		panic(http.ErrAbortHandler)
+	}
 	state := c.stateLocked(pod)
 	body, err := json.Marshal(adapterapi.Report{Ready: true, Peers: &state})
 	if err != nil {
@@ -119,6 +123,13 @@ func (c *crowd) open(pod types.UID, number int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions[pod] = number
+}
+
+// silence has a pod answer no more questions.
+func (c *crowd) silence(pod types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute[pod] = true
 }
 
 // areTold says whether the manager has read the sessions of every pod that has any.

@@ -84,6 +84,22 @@ func TestDeletedPodIsShownUntilItIsGone(t *testing.T) {
 	g.Expect(instanceOf(t, server, going)()).To(BeEmpty())
 }
 
+// A pod that drains and never answers a restarted operator counts, and its sessions do not. They would count for as long
+// as its node is lost.
+func TestSessionsOfAPodThatAnswersNoMore(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	operator, server, c, pods := crowdedServer(t, 3, 1)
+	g.Expect(shared.client.Delete(t.Context(), pods[0])).To(Succeed())
+	draining := func() *mcpv1alpha1.Draining { return status(t, server).Draining }
+	g.Eventually(draining).WithTimeout(hang.Guard).Should(Equal(&mcpv1alpha1.Draining{Replicas: 1, Sessions: 3}))
+	operator.stop()
+	c.silence(pods[0].UID)
+	startOperator(t, server.Namespace, nil)
+	g.Eventually(draining).WithTimeout(hang.Guard).Should(Equal(&mcpv1alpha1.Draining{Replicas: 1}))
+	g.Eventually(func() *int32 { return status(t, server).Sessions }).WithTimeout(hang.Guard).Should(HaveValue(BeEquivalentTo(1)))
+}
+
 // If a pod is deleted with less time than its template gives it, the manager tells the pod, even if it is the only one.
 func TestOnlyPodIsToldHowLongItHas(t *testing.T) {
 	t.Parallel()

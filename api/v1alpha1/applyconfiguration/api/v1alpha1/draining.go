@@ -9,7 +9,8 @@ package v1alpha1
 type DrainingApplyConfiguration struct {
 	// replicas is the number of pods that drain.
 	Replicas *int32 `json:"replicas,omitempty"`
-	// sessions is the number of sessions in these pods, as rough as that of all sessions.
+	// sessions is the number of sessions in these pods, as rough as that of all sessions. It
+	// counts pods that do not answer the operator in the same way.
 	Sessions *int32 `json:"sessions,omitempty"`
 }
 
