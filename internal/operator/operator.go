@@ -102,7 +102,7 @@ func register(mgr manager.Manager, o Options, options *manager.Options, resolver
 	readiness := newCacheReadiness(mgr.GetCache(), reconciler.Unsynced)
 	probes := prober.New(prober.Options{
 		Workers: cfg.Concurrency.Probes,
-		Term:    termOf(options, mgr.GetAPIReader()),
+		Term:    termOf(options, mgr.GetAPIReader(), mgr.GetClient()),
 		Notify:  reconciler.Notify, Log: mgr.GetLogger().WithName("prober"), Registry: o.Metrics,
 	})
 	reconciler.Prober = probes

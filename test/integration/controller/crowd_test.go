@@ -155,6 +155,13 @@ func (c *crowd) entry(of, pod types.UID) adapterapi.PeerPod {
 	return adapterapi.PeerPod{}
 }
 
+// generation is that of the list of a pod; 0 if it has none.
+func (c *crowd) generation(of types.UID) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lists[of].Generation
+}
+
 // gone are the pods that the list of a pod says are gone.
 func (c *crowd) gone(of types.UID) []string {
 	c.mu.Lock()

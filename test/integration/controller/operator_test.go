@@ -91,6 +91,8 @@ type operatorOptions struct {
 	owned       []workload.Owned
 	servers     config.Servers
 	auth        config.Auth
+	elected     bool   // whether it has to be
+	leases      string // the namespace of its Lease
 	// issuers are the addresses that keys are fetched from.
 	issuers addresspolicy.Policy
 }
@@ -99,7 +101,7 @@ type operatorOptions struct {
 func (o *operatorOptions) configuration() config.Manager {
 	c := config.Default()
 	c.Namespaces = []string{o.namespace}
-	c.LeaderElection.Enabled = false
+	c.LeaderElection.Enabled, c.LeaderElection.Namespace = o.elected, o.leases
 	c.Metrics.BindAddress, c.Health.BindAddress = "0", "0"
 	c.Concurrency.Reconciliations = cmp.Or(o.workers, c.Concurrency.Reconciliations)
 	c.Rollouts.OnOperatorUpgrade, c.Rollouts.MaxConcurrent = config.RolloutPolicy(o.upgrade), o.maxRollouts
