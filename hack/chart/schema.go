@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,7 +87,7 @@ func schemaOf(of reflect.Type) (map[string]any, error) {
 		return map[string]any{"type": "array", "items": items}, err
 	case reflect.Map:
 		values, err := schemaOf(of.Elem())
-		return map[string]any{"type": "object", "additionalProperties": values}, err
+		return map[string]any{"type": "object", "additionalProperties": orNull(values)}, err
 	case reflect.Struct:
 		return schemaOfStruct(of)
 	default:
@@ -102,9 +103,32 @@ func schemaOfStruct(of reflect.Type) (map[string]any, error) {
 			return nil, fmt.Errorf("%s: %w", field.Name, err)
 		}
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		properties[name] = schema
+		properties[name] = orNull(schema)
 	}
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}, nil
+}
+
+// orNull has a schema take null, too. The chart leaves such a field to the manager: null in a file of values is how
+// users take back what another file sets.
+func orNull(schema map[string]any) map[string]any {
+	switch types := schema["type"].(type) {
+	case string:
+		schema["type"] = []string{types, "null"}
+	case []string:
+		schema["type"] = append(slices.Clone(types), "null")
+	}
+	if values, ok := schema["enum"].([]string); ok {
+		schema["enum"] = append(anys(values), nil)
+	}
+	return schema
+}
+
+func anys(values []string) []any {
+	all := make([]any, 0, len(values)+1)
+	for _, value := range values {
+		all = append(all, value)
+	}
+	return all
 }
 
 // fieldsOf goes through the fields that the decoder knows.

@@ -207,7 +207,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"a short digest":             {"manager: {image: {digest: \"sha256:12\"}}", "at '/manager/image/digest'"},
 		"an unknown field of config": {"config: {loging: {}}", "at '/config': additional properties 'loging' not allowed"},
 		"an unknown mode in config":  {"config: {registry: {mode: Off}}", "at '/config/registry/mode'"},
-		"a duration in config":       {"config: {leaderElection: {leaseDuration: 15}}", "at '/config/leaderElection/leaseDuration': got number, want string"},
+		"a duration in config":       {"config: {leaderElection: {leaseDuration: 15}}", "at '/config/leaderElection/leaseDuration': got number, want null or string"},
 		"a namespace in capitals":    {"watchNamespaces: [Team]", "at '/watchNamespaces/0'"},
 		"namespaces twice":           {"{watchNamespaces: [a], config: {namespaces: [a], metrics: {authentication: None}}}", "set watchNamespaces or config.namespaces, not both"},
 		"metrics without reviews":    {"watchNamespaces: [a]", "set rbac.authDelegator to true, config.metrics.authentication to None, or config.metrics.bindAddress"},

@@ -7,7 +7,7 @@ app.kubernetes.io/component: manager
 
 {{/* The tag of both images. */}}
 {{- define "slipway.tag" -}}
-{{- .Values.image.tag | default .Chart.AppVersion -}}
+{{- get .Values.image "tag" | default .Chart.AppVersion -}}
 {{- end -}}
 
 {{/* The label of the version. A label is shorter than a tag can be, and begins and ends with a letter or a digit. */}}
@@ -25,12 +25,12 @@ app.kubernetes.io/component: manager
   "app.kubernetes.io/managed-by" $root.Release.Service
   "helm.sh/chart" (printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-") -}}
 {{- with get . "component" }}{{- $_ := set $own "app.kubernetes.io/component" . }}{{- end -}}
-{{- toYaml (mergeOverwrite (dict) $root.Values.commonLabels (get . "labels" | default dict) $own) -}}
+{{- toYaml (mergeOverwrite (dict) (get $root.Values "commonLabels" | default dict) (get . "labels" | default dict) $own) -}}
 {{- end -}}
 
 {{/* Annotations of an object, with their key; nothing if there are none. Call it with a dict of root and optionally annotations. */}}
 {{- define "slipway.annotations" -}}
-{{- with mergeOverwrite (dict) .root.Values.commonAnnotations (get . "annotations" | default dict) -}}
+{{- with mergeOverwrite (dict) (get .root.Values "commonAnnotations" | default dict) (get . "annotations" | default dict) -}}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end -}}
@@ -38,22 +38,33 @@ annotations:
 
 {{/* An image. Call it with a dict of root, name and image. */}}
 {{- define "slipway.image" -}}
-{{- $repository := .image.repository | default (printf "%s/%s" (.root.Values.image.prefix | trimSuffix "/") .name) -}}
-{{- if .image.digest -}}
-{{- printf "%s@%s" $repository .image.digest -}}
+{{- $repository := get .image "repository" | default (printf "%s/%s" (.root.Values.image.prefix | trimSuffix "/") .name) -}}
+{{- with get .image "digest" -}}
+{{- printf "%s@%s" $repository . -}}
 {{- else -}}
-{{- printf "%s:%s" $repository (.image.tag | default (include "slipway.tag" .root)) -}}
+{{- printf "%s:%s" $repository (get .image "tag" | default (include "slipway.tag" .root)) -}}
 {{- end -}}
 {{- end -}}
 
-{{/* The manager's configuration file. */}}
+{{/* Takes what is null out of an object, in place. */}}
+{{- define "slipway.dropNulls" -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "invalid" $value -}}{{- $_ := unset $ $key -}}
+{{- else if kindIs "map" $value -}}{{- include "slipway.dropNulls" $value -}}
+{{- else if kindIs "slice" $value -}}{{- range $value -}}{{- if kindIs "map" . -}}{{- include "slipway.dropNulls" . -}}{{- end -}}{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The manager's configuration file. It leaves to the manager what is null, as in a file of values that takes back what another one sets. */}}
 {{- define "slipway.config" -}}
 {{- $config := mergeOverwrite (dict "apiVersion" "config.slipway.dev/v1alpha1" "kind" "ManagerConfiguration") (deepCopy (get .Values "config" | default dict)) -}}
-{{- if .Values.watchNamespaces -}}
+{{- include "slipway.dropNulls" $config -}}
+{{- with get .Values "watchNamespaces" -}}
 {{- if get $config "namespaces" -}}
 {{- fail "set watchNamespaces or config.namespaces, not both: watchNamespaces sets config.namespaces and grants the rights" -}}
 {{- end -}}
-{{- $_ := set $config "namespaces" .Values.watchNamespaces -}}
+{{- $_ := set $config "namespaces" . -}}
 {{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
@@ -64,25 +75,25 @@ annotations:
 {{- end -}}
 
 {{- define "slipway.metricsPort" -}}
-{{- include "slipway.port" (dig "metrics" "bindAddress" ":8443" (get .Values "config" | default dict)) -}}
+{{- include "slipway.port" (dig "metrics" "bindAddress" ":8443" (include "slipway.config" . | fromYaml)) -}}
 {{- end -}}
 
 {{- define "slipway.healthPort" -}}
-{{- include "slipway.port" (dig "health" "bindAddress" ":8081" (get .Values "config" | default dict)) -}}
+{{- include "slipway.port" (dig "health" "bindAddress" ":8081" (include "slipway.config" . | fromYaml)) -}}
 {{- end -}}
 
 {{- define "slipway.metricsProtocol" -}}
-{{- dig "metrics" "protocol" "HTTPS" (get .Values "config" | default dict) | lower -}}
+{{- dig "metrics" "protocol" "HTTPS" (include "slipway.config" . | fromYaml) | lower -}}
 {{- end -}}
 
 {{/* Where the manager's lease is. */}}
 {{- define "slipway.leaseNamespace" -}}
-{{- dig "leaderElection" "namespace" "" (get .Values "config" | default dict) | default .Release.Namespace -}}
+{{- dig "leaderElection" "namespace" "" (include "slipway.config" . | fromYaml) | default .Release.Namespace -}}
 {{- end -}}
 
 {{/* Whether the manager asks the API server who scrapes it. */}}
 {{- define "slipway.metricsAuthenticated" -}}
-{{- if and (include "slipway.metricsPort" .) (eq (dig "metrics" "authentication" "Kubernetes" (get .Values "config" | default dict)) "Kubernetes") -}}true{{- end -}}
+{{- if and (include "slipway.metricsPort" .) (eq (dig "metrics" "authentication" "Kubernetes" (include "slipway.config" . | fromYaml)) "Kubernetes") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "slipway.subject" -}}
