@@ -62,10 +62,10 @@ func seen(instance prober.Instance, pod *corev1.Pod) prober.Instance {
 	return instance
 }
 
-// ends says whether a pod that is being deleted goes because all of its server's pods do: there are to be none, or
-// those of its template have to be gone before others start.
+// ends says whether a pod that is being deleted goes because all of its server's pods do: there are to be none, those of
+// its template have to be gone before others start, or the namespace goes.
 func (s *state) ends(pod *corev1.Pod) bool {
-	return workload.Replicas(s.server) == 0 || s.server.Spec.Rollout.Strategy == mcpv1alpha1.RolloutRecreate && !s.isNewest(pod)
+	return s.isInLeavingNamespace() || workload.Replicas(s.server) == 0 || s.server.Spec.Rollout.Strategy == mcpv1alpha1.RolloutRecreate && !s.isNewest(pod)
 }
 
 // annotationRestarted is what `kubectl rollout restart` sets in the pod template.

@@ -33,10 +33,7 @@ func (r *Reconciler) takeLeave(ctx context.Context, name types.NamespacedName) (
 
 // leftBehind are the instances of a deleted server whose pods are still there.
 func (r *Reconciler) leftBehind(ctx context.Context, name types.NamespacedName) ([]prober.Instance, error) {
-	known := map[types.UID]prober.Instance{}
-	for _, instance := range r.memories.instances(name) {
-		known[instance.UID] = instance
-	}
+	known := r.memories.instances(name)
 	if len(known) == 0 {
 		return nil, nil
 	}
@@ -48,14 +45,23 @@ func (r *Reconciler) leftBehind(ctx context.Context, name types.NamespacedName) 
 	if err := r.Client.List(ctx, &pods, client.InNamespace(name.Namespace), client.MatchingFields{serverIndex: name.Name}); err != nil {
 		return nil, fmt.Errorf("list pods of deleted MCPServer %s: %w", name, err)
 	}
+	return leaving(known, pods.Items), nil
+}
+
+// leaving are those of the last instances whose pods are still there. All of them end.
+func leaving(last []prober.Instance, pods []corev1.Pod) []prober.Instance {
+	known := map[types.UID]prober.Instance{}
+	for _, instance := range last {
+		known[instance.UID] = instance
+	}
 	var left []prober.Instance
-	for i := range pods.Items {
-		pod := &pods.Items[i]
+	for i := range pods {
+		pod := &pods[i]
 		if instance, ok := known[pod.UID]; ok && !finished(pod) {
 			instance = seen(instance, pod)
 			instance.Cordoned, instance.Closing = false, instance.Terminating
 			left = append(left, instance)
 		}
 	}
-	return left, nil
+	return left
 }

@@ -24,7 +24,8 @@ type memory struct {
 
 	instances []prober.Instance // that the prober last got
 	scaleDown scaleDown
-	ranked    string // the template for which deletion costs were written last
+	ranked    string    // the template for which deletion costs were written last
+	leaves    types.UID // the server, if its namespace is being deleted
 
 	sessionsAt time.Time // when their number was published
 	drainingAt time.Time // when the number of those that are in draining pods was

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,10 +33,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/registry"
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
-
-// terminatingRecheck is how soon the controller tries again to create objects in a
-// namespace that is being deleted.
-const terminatingRecheck = 10 * time.Second
 
 // Options are what a Reconciler works with.
 type Options struct {
@@ -175,9 +170,8 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 	err := r.steps(ctx, s)
 	r.settleScale(s, err)
 	if isTerminating(err) {
-		// Nothing can be created there any more, and the server itself is deleted soon.
-		s.wait(mcpv1alpha1.ReasonProgressing, "the namespace is being deleted")
-		s.again(terminatingRecheck)
+		s.leaveNamespace()
+		r.watchLeft(s)
 		err = nil
 	}
 	if err := errors.Join(err, r.publish(ctx, s, err)); err != nil {
@@ -186,16 +180,12 @@ func (r *Reconciler) reconcileServer(ctx context.Context, s *state) (reconcile.R
 	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
-// isTerminating says whether nothing can be created because the namespace is being deleted.
-func isTerminating(err error) bool {
-	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
-}
-
 // steps are what Reconcile does with what it has observed, in order. Each leaves in the state what the next
 // ones and the status need.
 func (r *Reconciler) steps(ctx context.Context, s *state) error {
 	for _, step := range []func(context.Context, *state) error{
 		r.requireAuth, // first, because the first reason counts
+		r.checkNamespace,
 		r.planSettings,
 		r.ensureKeys,
 		r.planAccess,

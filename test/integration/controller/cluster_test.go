@@ -85,7 +85,7 @@ func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
 	return c, err
 }
 
-// startControllers starts what makes pods of Deployments, collects garbage and scales.
+// startControllers starts what makes pods of Deployments, collects garbage, empties namespaces and scales.
 func (c *cluster) startControllers(dir string) error {
 	admin, err := c.env.AddUser(envtest.User{Name: "controllers", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *cluster) startControllers(dir string) error {
 	// It lives as long as the tests, not as long as a context.
 	c.controllers = exec.CommandContext(context.Background(), program,
 		"--kubeconfig="+path, "--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=false",
-		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller,horizontal-pod-autoscaler-controller,disruption-controller",
+		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller,namespace-controller,horizontal-pod-autoscaler-controller,disruption-controller",
 		"--concurrent-deployment-syncs=20", "--concurrent-replicaset-syncs=20", "--concurrent-gc-syncs=20",
 		"--kube-api-qps=500", "--kube-api-burst=1000", "--horizontal-pod-autoscaler-sync-period=1s",
 		"--min-resync-period=1h")

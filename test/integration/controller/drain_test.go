@@ -137,7 +137,7 @@ func TestOnlyPodIsToldWhatIsGone(t *testing.T) {
 }
 
 // The pods of a server that is stopped or deleted need not wait for their sessions. The manager tells them so, even after
-// the MCPServer itself is gone.
+// the MCPServer itself is gone, or before Kubernetes deletes it with its namespace.
 func TestPodsAreToldThatAllEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *mcpv1alpha1.MCPServer){
@@ -152,6 +152,10 @@ func TestPodsAreToldThatAllEnd(t *testing.T) {
 		"deleted in the foreground": func(t *testing.T, server *mcpv1alpha1.MCPServer) {
 			t.Helper()
 			NewWithT(t).Expect(shared.client.Delete(t.Context(), server, client.PropagationPolicy("Foreground"))).To(Succeed())
+		},
+		"deleted with its namespace": func(t *testing.T, server *mcpv1alpha1.MCPServer) {
+			t.Helper()
+			NewWithT(t).Expect(shared.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: objectMeta("", server.Namespace)})).To(Succeed())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
