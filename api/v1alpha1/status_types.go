@@ -66,8 +66,8 @@ type MCPServerStatus struct {
 
 	// sessions is the number of open sessions, roughly: it is refreshed at most once a
 	// minute, and only if it has changed by a tenth, or from or to zero or the limit. A pod
-	// that stops answering the operator counts with the sessions that it last reported; one
-	// that has not answered since the operator started counts with none. The metrics have
+	// that stops answering the manager counts with the sessions that it last reported; one
+	// that has not answered since the manager started counts with none. The metrics have
 	// the exact number.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -137,7 +137,7 @@ type Draining struct {
 	Replicas int32 `json:"replicas"`
 
 	// sessions is the number of sessions in these pods, as rough as that of all sessions. It
-	// counts pods that do not answer the operator in the same way.
+	// counts pods that do not answer the manager in the same way.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Sessions int32 `json:"sessions"`

@@ -10,7 +10,7 @@ type DrainingApplyConfiguration struct {
 	// replicas is the number of pods that drain.
 	Replicas *int32 `json:"replicas,omitempty"`
 	// sessions is the number of sessions in these pods, as rough as that of all sessions. It
-	// counts pods that do not answer the operator in the same way.
+	// counts pods that do not answer the manager in the same way.
 	Sessions *int32 `json:"sessions,omitempty"`
 }
 

@@ -40,8 +40,8 @@ type MCPServerStatusApplyConfiguration struct {
 	Instances []InstanceApplyConfiguration `json:"instances,omitempty"`
 	// sessions is the number of open sessions, roughly: it is refreshed at most once a
 	// minute, and only if it has changed by a tenth, or from or to zero or the limit. A pod
-	// that stops answering the operator counts with the sessions that it last reported; one
-	// that has not answered since the operator started counts with none. The metrics have
+	// that stops answering the manager counts with the sessions that it last reported; one
+	// that has not answered since the manager started counts with none. The metrics have
 	// the exact number.
 	Sessions *int32 `json:"sessions,omitempty"`
 	// draining are the pods that were deleted and wait for their sessions to end; absent
