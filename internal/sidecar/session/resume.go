@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Resume continues a stream after the event with the id. If the stream has a reader, the new
+// Resume continues a stream after the event with the id. A general stream also takes what came while it had no reader. If the stream has a reader, the new
 // one replaces it: the client that comes back has lost its connection, even if the adapter has
 // not noticed yet, and no other client knows the session.
 func (s *Session) Resume(lastEventID string) (*Stream, error) {
@@ -30,6 +30,9 @@ func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	}
 	reader := &Stream{stream: stream, ready: make(chan struct{}, 1)}
 	s.attachLocked(reader)
+	if stream.general && !stream.finished {
+		s.takeBacklogLocked(stream)
+	}
 	if len(stream.repeats) > 0 || stream.len() > 0 || stream.finished {
 		stream.wake()
 	}

@@ -184,3 +184,25 @@ func TestNextStreamInherits(t *testing.T) {
 	h.tell(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
 	expect(t, "server", h.server.messages(), `{"jsonrpc":"2.0","id":"s1","result":{}}`)
 }
+
+// A client that resumes its general stream gets what came meanwhile. A stream that another one has replaced has only what
+// was sent on it.
+func TestResumedStreamInherits(t *testing.T) {
+	h := newHarness(t, testLimits)
+	replaced := h.open()
+	resumable(t, replaced)
+	h.say(note)
+	before := readIDs(replaced)
+	replaced.Detach()
+	last := h.open()
+	resumable(t, last)
+	h.say(note)
+	ids := readIDs(last)
+	last.Detach()
+	h.say(ask)
+	h.say(note)
+	expect(t, "stream that was replaced", taken(h.resume(before[0])), "end")
+	expect(t, "resumed stream", taken(h.resume(ids[0])), askText, noteText)
+	h.tell(`{"jsonrpc":"2.0","id":"s1","result":{}}`)
+	expect(t, "server", h.server.messages(), `{"jsonrpc":"2.0","id":"s1","result":{}}`)
+}

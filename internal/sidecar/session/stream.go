@@ -130,6 +130,11 @@ func (s *Session) inheritLocked(heir *stream) {
 		s.retireLocked(old)
 	}
 	s.left = nil
+	s.takeBacklogLocked(heir)
+}
+
+// takeBacklogLocked moves the events that wait for a general stream to one that has got a reader.
+func (s *Session) takeBacklogLocked(heir *stream) {
 	s.moveLocked(&s.backlog, &heir.pending)
 	for _, event := range heir.sure.all() {
 		if event.request != nil {
