@@ -11,7 +11,7 @@ import (
 
 // ByGroup implements edge.Locator. One pod keeps the state for a group of callers: the first home of the group. Without a
 // list that is this pod. If a home cannot be reached, the next one takes its place, as if the list had lost it, and
-// this pod if there is none. A home that refuses the request has answered it: another one would begin with a second state.
+// this pod if there is none. All homes share one patience: when it is over, the client gets 503. A home that refuses the request has answered it: another one would begin with a second state.
 func (t *Router) ByGroup(w http.ResponseWriter, r *edge.Request, of func(*edge.Request) string) bool {
 	homes := t.listed()
 	listens := isListen(r) // which may last until there are other homes
@@ -46,16 +46,16 @@ func (t *Router) newGroupPassage(w http.ResponseWriter, r *edge.Request, first *
 func (p *passage) toHome(ctx context.Context, homes homes, group uint64) bool {
 	t := p.router
 	p.request.Begun = p.begun
+	until := time.Now().Add(patience)
 	for home := homes.next(group, nil); home != nil && home.owner.UID != t.options.Self.UID; home = homes.next(group, home) {
-		now := time.Now()
-		if t.notes.isGone(home.owner.UID, roster.Listed, now) || t.notes.isSilent(home.owner.UID, now) {
+		if !t.mayTry(home.owner.UID) {
 			continue
 		}
 		p.owner = home.owner
 		if p.listen != nil {
 			t.listens.isAt(p.listen, home.owner.UID)
 		}
-		if !p.run(ctx, patience) {
+		if !p.run(ctx, until) {
 			return false
 		}
 	}

@@ -68,19 +68,26 @@ func newRanked(t *testing.T, self int) *ranked {
 	}
 	k.pods = k.ready.Pods
 	passes := relay.New(relay.Options{
-		Dial: func(_ context.Context, to netip.AddrPort) (net.Conn, error) {
+		Dial: func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 			pod := to.Addr().String()
 			k.mu.Lock()
 			k.dials = append(k.dials, strings.TrimPrefix(pod, "192.0.2."))
 			k.mu.Unlock()
-			if err := k.failure(pod)[0]; err != nil {
+			if err := k.failure(pod)[0]; errors.Is(err, errMute) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			} else if err != nil {
 				return nil, err
 			}
 			near, far := net.Pipe()
 			return near, far.Close()
 		},
-		Handshake: func(_ context.Context, c net.Conn, uid [16]byte) (*tls.Conn, error) {
+		Handshake: func(ctx context.Context, c net.Conn, uid [16]byte) (*tls.Conn, error) {
 			for _, pod := range k.pods {
+				if pod.Owner.UID == uid && errors.Is(k.failure(pod.Owner.Address.Addr().String())[1], errMute) {
+					<-ctx.Done()
+					return nil, errors.Join(ctx.Err(), c.Close())
+				}
 				if pod.Owner.UID == uid && errors.Is(k.failure(pod.Owner.Address.Addr().String())[1], errNone) {
 					return tls.Client(c, nil), nil
 				}
@@ -129,8 +136,8 @@ func newRanked(t *testing.T, self int) *ranked {
 	return k
 }
 
-// errNone has a pod take a connection.
-var errNone = errors.New("none")
+// errNone has a pod take a connection, and errMute has it say nothing until the dial gives up.
+var errNone, errMute = errors.New("none"), errors.New("mute")
 
 // statusMoved answers a subscription whose group has moved.
 const statusMoved = http.StatusResetContent
@@ -234,31 +241,80 @@ func TestHomesOfAGroup(t *testing.T) {
 	}
 }
 
-// A pod that is silent is asked again when some time has passed, and not for each request: each attempt may last.
+// A pod that is silent costs one request a dial. Later ones do not wait for it, until it answers again.
 func TestSilentHomes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := newRanked(t, 1)
-		k.fail(0, syscall.EHOSTUNREACH, nil)
-		begin, tried := time.Now(), 0
-		for time.Since(begin) < 4*failedLapse {
-			if w := k.post(t, groupCall); w.Code != http.StatusNotFound {
-				t.Fatalf("got %d %s", w.Code, w.Body)
+		k.fail(0, errMute, nil)
+		begin := time.Now()
+		waits := relay.DefaultDialTimeout
+		for time.Since(begin) < watchFor {
+			sent := time.Now()
+			if w := k.post(t, groupCall); w.Code != http.StatusNotFound || time.Since(sent) != waits {
+				t.Fatalf("%s later: %d after %s: %s", sent.Sub(begin), w.Code, time.Since(sent), w.Body)
 			}
-			tried += len(k.dials)
-			time.Sleep(failedLapse / 10)
+			waits = 0
+			time.Sleep(failedLapse / 11) // which is no moment of the watch
 		}
-		if tried != 4 {
-			t.Errorf("tried %d times in %s", tried, time.Since(begin))
-		}
-		k.fail(0, syscall.ECONNREFUSED, nil) // its address is there again
-		time.Sleep(failedLapse)
-		for range 3 {
-			if k.post(t, groupCall); len(k.dials) != 1 {
-				t.Errorf("a pod that refuses connections is tried %d times for one request", len(k.dials))
-			}
+		k.fail(0, nil, errors.New("closed")) // its address is there again
+		time.Sleep(watchInterval + relay.DefaultDialTimeout)
+		if w := k.post(t, groupCall); w.Code != http.StatusServiceUnavailable {
+			t.Errorf("it takes no connection, and the answer is %d", w.Code)
 		}
 	})
+}
+
+// All homes of a group have one patience together. A home that is there gets what others have left of it, and no other pod
+// begins with a second state.
+func TestPatienceWithHomes(t *testing.T) {
+	const here, unavailable = http.StatusNotFound, http.StatusServiceUnavailable
+	for name, test := range map[string]struct {
+		fail   func(*ranked)
+		listen bool
+		status int
+		dials  string
+		after  time.Duration
+	}{
+		"two are silent, and the third closes connections": {func(k *ranked) {
+			k.fail(0, errMute, nil)
+			k.fail(1, errMute, nil)
+			k.fail(2, nil, errors.New("closed"))
+		}, false, unavailable, "0 1 2", patience},
+		"one is silent, and the second says nothing": {func(k *ranked) {
+			k.fail(0, errMute, nil)
+			k.fail(1, nil, errMute)
+		}, false, unavailable, "0 1", patience},
+		"the same, for a subscription": {func(k *ranked) {
+			k.fail(0, errMute, nil)
+			k.fail(1, nil, errMute)
+		}, true, unavailable, "0 1", patience},
+		"all are silent": {func(k *ranked) {
+			for i := range 3 {
+				k.fail(i, errMute, nil)
+			}
+		}, false, here, "0 1 2", 3 * relay.DefaultDialTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				k, begin := newRanked(t, 3), time.Now()
+				test.fail(k)
+				body := groupCall
+				if test.listen {
+					body = groupListen
+				}
+				w := k.post(t, body)
+				k.mu.Lock()
+				defer k.mu.Unlock()
+				places := slices.Clone(k.dials) // those of watches, too
+				slices.Sort(places)
+				if dials := strings.Join(slices.Compact(places), " "); w.Code != test.status || dials != test.dials || time.Since(begin).Round(time.Millisecond) != test.after {
+					t.Errorf("%d after %s, and attempts to connect to %q: %s", w.Code, time.Since(begin), dials, w.Body)
+				}
+			})
+		})
+	}
 }
 
 // At the home itself, a request costs next to nothing, and no memory.

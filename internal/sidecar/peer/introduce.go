@@ -26,8 +26,12 @@ func introduces(r *edge.Request, body []byte) bool {
 
 // introduce asks the owner of the session that an initialize names. The owner refuses it if the session is open.
 // introduce reports whether the session is over or its owner cannot be reached. The client then gets a new session
-// like any other client, because that owner would not answer it.
+// like any other client, because that owner would not answer it. The client does not wait again for an owner that is
+// known to be silent.
 func (p *passage) introduce(ctx context.Context) bool {
+	if !p.router.mayTry(p.owner.UID) {
+		return true
+	}
 	w := &tentative{ResponseWriter: p.w, header: http.Header{}, drops: func(status int) bool { return status == http.StatusServiceUnavailable }}
 	p.request.Header[headerPlace] = []string{placeNever}
 	err := p.router.options.Relay.Forward(ctx, w, p.owner, &p.request)

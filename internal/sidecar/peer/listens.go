@@ -9,7 +9,6 @@ import (
 	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/edge"
 	"github.com/slipway-mcp/slipway/internal/sidecar/fault"
-	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 	"github.com/slipway-mcp/slipway/internal/sidecar/subscription"
 )
@@ -150,8 +149,7 @@ func (t *Router) takesGroups(home sessionid.Owner, tried map[[16]byte]bool) bool
 	}
 	takes, known := tried[home.UID]
 	if !known {
-		now := time.Now()
-		takes = !t.notes.isGone(home.UID, roster.Listed, now) && !t.notes.isSilent(home.UID, now) && t.try(home, false) == connected
+		takes = t.mayTry(home.UID) && t.try(home, false) == connected
 		tried[home.UID] = takes
 	}
 	return takes

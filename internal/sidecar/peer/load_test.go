@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
@@ -94,7 +95,10 @@ func TestLoads(t *testing.T) {
 	want("after a while", list, figures{3, 10, 0}, figures{4, 10, 0})
 
 	l.send(&to[1], false, now)
-	l.fail(&to[1], now)
+	l.fail(&to[1], relay.Late, now)
+	want("one had no time to answer", list, figures{3, 10, 0}, figures{4, 10, 0})
+	l.send(&to[1], false, now)
+	l.fail(&to[1], relay.Unreachable, now)
 	want("one cannot be reached", list, figures{3, 10, 0})
 	now = now.Add(failedLapse)
 	want("a while later", list, figures{3, 10, 0}, figures{4, 10, 0})

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-mcp/slipway/internal/sidecar/peer/relay"
 	"github.com/slipway-mcp/slipway/internal/sidecar/peer/roster"
 )
 
@@ -105,11 +106,14 @@ func (l *loads) answered(from *other, said *Load, now time.Time) {
 	}
 }
 
-// fail ends what send has begun, for a pod that could not be connected to.
-func (l *loads) fail(to *other, now time.Time) {
+// fail ends what send has begun, for a pod that could not be connected to. That the newcomer had too little time says
+// nothing of the pod.
+func (l *loads) fail(to *other, outcome relay.Outcome, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.pods[to.Owner.UID]
 	k.sent--
-	k.failed = now
+	if outcome != relay.Late {
+		k.failed = now
+	}
 }

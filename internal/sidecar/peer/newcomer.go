@@ -23,6 +23,7 @@ type newcomer struct {
 	w      http.ResponseWriter
 	r      *edge.Request
 	in     *session.Registry
+	until  time.Time // then its patience is over
 }
 
 // lastPart is the part of the patience in which idle sessions of this pod may end for a newcomer that other pods could
@@ -31,8 +32,9 @@ const lastPart = 10
 
 // find finds a slot. If it returns neither a slot nor an error, another pod has answered.
 //
-// A free slot here comes first, unless another pod has its process ready, then one of another pod, then one that becomes free while the client waits, and only
-// then that of an idle session. Without other pods it is as if there was no list.
+// A free slot here comes first, unless another pod has its process ready, then one of another pod, then one that becomes
+// free while the client waits, and only then that of an idle session. Without other pods it is as if there was no list.
+// Pods that do not answer take time from the same patience: the last of them get what is left of it.
 func (n *newcomer) find() (*session.Slot, error) {
 	if self := n.placer.standing(); self.rank() == wanted && !self.slow {
 		if slot := n.free(); slot != nil {
@@ -43,14 +45,15 @@ func (n *newcomer) find() (*session.Slot, error) {
 	if len(n.placer.others()) == 0 {
 		return n.in.Reserve(n.r.Context(), &n.r.Caller)
 	}
-	if slot, placed := n.tryAll(); placed {
-		return slot, nil
-	}
 	last := n.placer.options.Patience / lastPart
-	if slot, placed := n.wait(n.placer.options.Patience-last, next); placed {
+	until := n.until.Add(-last)
+	if slot, placed := n.tryAll(until); placed {
 		return slot, nil
 	}
-	return n.in.ReserveOn(n.r.Context(), &n.r.Caller, places.Terms{Patience: last, Evicts: true})
+	if slot, placed := n.wait(until, next); placed {
+		return slot, nil
+	}
+	return n.in.ReserveOn(n.r.Context(), &n.r.Caller, places.Terms{Patience: min(last, time.Until(n.until)), Evicts: true})
 }
 
 // free takes a slot of this pod, if one is free.
@@ -62,14 +65,14 @@ func (n *newcomer) free() *session.Slot {
 	return slot
 }
 
-// tryAll tries one place for the session after the other. It reports whether the session has one; without a slot that
-// is at another pod.
-func (n *newcomer) tryAll() (slot *session.Slot, placed bool) {
+// tryAll tries one place for the session after the other, and connects to no pod after a time. It reports whether the
+// session has a place; without a slot that is at another pod.
+func (n *newcomer) tryAll(until time.Time) (slot *session.Slot, placed bool) {
 	self, others := n.placer.standing(), n.placer.others()
 	self.free, self.closed = true, n.in.Draining().Err() != nil
 	for _, i := range place(&self, others, rand.IntN) {
 		if i != here {
-			placed = n.offer(&others[i], false)
+			placed = n.offer(&others[i], false, until)
 		} else if slot = n.free(); slot != nil {
 			placed = true
 		}
@@ -82,20 +85,20 @@ func (n *newcomer) tryAll() (slot *session.Slot, placed bool) {
 
 // tryFree does so with the other pods that have a free slot, for all that is known. All newcomers that wait do this at
 // the same time, and count what the others have sent.
-func (n *newcomer) tryFree() bool {
+func (n *newcomer) tryFree(until time.Time) bool {
 	self, others := n.placer.standing(), n.placer.others()
 	for _, i := range place(&self, others, rand.IntN) {
-		if n.offer(&others[i], true) {
+		if n.offer(&others[i], true, until) {
 			return true
 		}
 	}
 	return false
 }
 
-// wait waits for a slot of this pod, and for a list with others that have one. At the end it tries all once more: no
-// list says that a session has just ended. If this pod begins to drain meanwhile, it tries the others at once, and goes on
+// wait waits until then for a slot of this pod, and for a list with others that have one. At the end it tries all once
+// more: no list says that a session has just ended. But half of the time that is left is for an idle session to end. If this pod begins to drain meanwhile, it tries the others at once, and goes on
 // to wait for one of them. A drain waits for its newcomers. One that comes later does not wait.
-func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *session.Slot, placed bool) {
+func (n *newcomer) wait(until time.Time, next <-chan struct{}) (slot *session.Slot, placed bool) {
 	if n.in.Draining().Err() != nil {
 		return nil, false
 	}
@@ -104,7 +107,7 @@ func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *ses
 	defer calls.end()
 	q := n.queue()
 	defer q.leave()
-	over := time.NewTimer(patience)
+	over := time.NewTimer(time.Until(until))
 	defer over.Stop()
 	reserved := q.reserved
 	for {
@@ -114,19 +117,19 @@ func (n *newcomer) wait(patience time.Duration, next <-chan struct{}) (slot *ses
 			if !errors.Is(got.err, fault.ErrDraining) {
 				return got.slot, got.slot != nil
 			}
-			if slot, placed = n.tryAll(); placed {
+			if slot, placed = n.tryAll(until); placed {
 				return slot, true
 			}
 		case <-n.r.Context().Done():
 			return nil, false
 		case <-next:
 			next = n.placer.options.List.Next()
-			if n.tryFree() {
+			if n.tryFree(until) {
 				return nil, true
 			}
 		case <-over.C:
 			q.leave()
-			return n.tryAll()
+			return n.tryAll(until.Add(n.until.Sub(until) / 2))
 		}
 	}
 }
@@ -166,11 +169,11 @@ func (q *queue) leave() {
 	}
 }
 
-// offer asks another pod to take the session. It reports whether the request is answered, because that pod has begun
-// with it, or may have.
-func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
-	router := n.placer.options.Router
-	if !n.placer.loads.send(to, mustFindRoom, time.Now()) {
+// offer asks another pod to take the session, if that pod can be connected to until then. It reports whether the request
+// is answered, because the pod has begun with it, or may have.
+func (n *newcomer) offer(to *other, mustFindRoom bool, until time.Time) bool {
+	router, left := n.placer.options.Router, time.Until(until)
+	if left <= 0 || !router.mayTry(to.Owner.UID) || !n.placer.loads.send(to, mustFindRoom, time.Now()) {
 		return false
 	}
 	router.calls.begin()
@@ -179,7 +182,7 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 	header[headerPlace] = []string{placeIfFree}
 	p := passage{router: router, w: n.w, r: n.r, owner: to.Owner, what: "session", request: relay.Request{
 		Method: n.r.Method, Target: n.r.URL.RequestURI(), Host: n.r.Host, Header: header,
-		Body: n.r.Body, Client: n.r.Caller.ShareKey(), Once: true,
+		Body: n.r.Body, Client: n.r.Caller.ShareKey(), Once: true, ConnectTimeout: left,
 	}}
 	answer := &offered{tentative: tentative{ResponseWriter: n.w, header: http.Header{}}}
 	answer.drops = answer.isRefusal
@@ -191,7 +194,7 @@ func (n *newcomer) offer(to *other, mustFindRoom bool) bool {
 	})
 	err := router.options.Relay.Forward(n.r.Context(), answer, to.Owner, &p.request)
 	if failed, ok := errors.AsType[*relay.DialError](err); ok {
-		n.placer.loads.fail(to, time.Now())
+		n.placer.loads.fail(to, failed.Outcome, time.Now())
 		router.judge(to.Owner, failed.Outcome, 1, false)
 		return false
 	}

@@ -75,7 +75,7 @@ func (p *Placer) Place(w http.ResponseWriter, r *edge.Request, in *session.Regis
 	if r.Caller.Probe {
 		return in.Reserve(r.Context(), &r.Caller)
 	}
-	n := newcomer{placer: p, w: w, r: r, in: in}
+	n := newcomer{placer: p, w: w, r: r, in: in, until: time.Now().Add(p.options.Patience)}
 	slot, err := n.find()
 	switch {
 	case slot != nil:
@@ -105,13 +105,12 @@ func (p *Placer) standing() standing {
 
 // others are the pods that may take a session now.
 func (p *Placer) others() []other {
-	now := time.Now()
 	candidates := p.options.List.Candidates(p.options.Router.options.Self.UID)
 	left := candidates[:0]
 	for i := range candidates {
-		if !p.options.Router.notes.isGone(candidates[i].Owner.UID, roster.Listed, now) {
+		if p.options.Router.mayTry(candidates[i].Owner.UID) {
 			left = append(left, candidates[i])
 		}
 	}
-	return p.loads.of(left, now)
+	return p.loads.of(left, time.Now())
 }

@@ -102,7 +102,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	if r.Method == http.MethodGet {
 		ctx, leave := t.untilDrain(r.Context())
 		defer leave()
-		return p.run(ctx, streamPatience)
+		return p.run(ctx, time.Now().Add(streamPatience))
 	}
 	if introduces(r, body) {
 		t.calls.begin()
@@ -180,15 +180,16 @@ func (p *passage) call() bool {
 	p.router.calls.begin()
 	defer p.router.calls.end()
 	p.request.Begun = p.begun
-	return p.run(p.r.Context(), patience)
+	return p.run(p.r.Context(), time.Now().Add(patience))
 }
 
-// run passes the request on. It reports whether the request is still to be answered, because the owner is over, or cannot
-// be reached and another pod can take the request. No pod has got it then.
-func (p *passage) run(ctx context.Context, patience time.Duration) bool {
-	patient, cancel := context.WithTimeout(ctx, patience)
+// run passes the request on, and tries to reach the owner until then. It reports whether the request is still to be
+// answered, because the owner is over, or cannot be reached and another pod can take the request. No pod has got it then.
+func (p *passage) run(ctx context.Context, until time.Time) bool {
+	patient, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
+		p.request.ConnectTimeout = max(time.Until(until), 1)
 		err := p.router.options.Relay.Forward(ctx, p.w, p.owner, &p.request)
 		if err == nil || errors.Is(err, relay.ErrCut) {
 			p.router.notes.answered(p.owner.UID)
@@ -202,7 +203,6 @@ func (p *passage) run(ctx context.Context, patience time.Duration) bool {
 		case verdict == over, p.moves && failed.Outcome == relay.Unreachable:
 			return true
 		case verdict != wait || !pause(patient):
-			p.router.watch(p.owner, failed.Outcome, p.returns)
 			p.unavailable(failed)
 			return false
 		}
@@ -215,11 +215,22 @@ func (p *passage) begun() {
 	p.r.Drop()
 }
 
-// judge returns the verdict on an owner that could not be connected to, and logs it.
+// mayTry reports whether to connect to a pod for a request that another pod can take. A pod that is silent costs each
+// request a whole dial. The watch finds out when it answers again.
+func (t *Router) mayTry(pod [16]byte) bool {
+	now := time.Now()
+	return !t.notes.isGone(pod, roster.Listed, now) && !t.notes.isSilent(pod, now)
+}
+
+// judge returns the verdict on an owner that could not be connected to, and logs it. A pod that may come back is watched
+// from then on.
 func (t *Router) judge(pod sessionid.Owner, outcome relay.Outcome, attempt int, returns bool) verdict {
 	seen := knowledge{contact: contactOf(outcome), listing: t.options.Standing(pod.UID), returns: returns}
 	known, verdict := t.notes.judge(pod.UID, seen, attempt, time.Now())
 	t.tell(pod, &known, verdict)
+	if verdict == wait {
+		t.watch(pod, returns)
+	}
 	return verdict
 }
 
@@ -237,7 +248,7 @@ func (t *Router) tell(pod sessionid.Owner, known *knowledge, verdict verdict) {
 	}
 }
 
-// contactOf is untried if a limit of this pod was reached, which says nothing of the other one.
+// contactOf is untried if a limit of this pod or of the request was reached, which says nothing of the other one.
 func contactOf(outcome relay.Outcome) contact {
 	switch outcome { //nolint:exhaustive // the others are not of dials
 	case relay.Refused:

@@ -32,6 +32,7 @@ func (admitAll) Admit(http.ResponseWriter, *http.Request, string) bool { return 
 type lonely struct {
 	door *edge.Door
 	fail func() (dial, handshake error)
+	slow time.Duration // that each attempt takes
 }
 
 // there is that pod.
@@ -48,7 +49,12 @@ func newLonely(t *testing.T, options Options) *lonely {
 		options.Standing = roster.New().Standing
 	}
 	options.Relay = relay.New(relay.Options{
-		Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+		Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
+			select {
+			case <-time.After(l.slow):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
 			if err, _ := l.fail(); err != nil {
 				return nil, err
 			}
@@ -166,6 +172,31 @@ func TestInitializeDoesNotWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request waits as long as its patience, however long each attempt to connect takes. An initialize waits for one attempt,
+// and the next one for none.
+func TestSlowAttempts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLonely(t, Options{})
+		l.fail = func() (dial, handshake error) { return syscall.EHOSTUNREACH, nil }
+		l.slow = relay.DefaultDialTimeout - 100*time.Millisecond
+		for _, step := range []struct {
+			body   string
+			status int
+			after  time.Duration
+		}{
+			{initializeMessage, http.StatusNotFound, l.slow}, // the answer of this pod
+			{initializeMessage, http.StatusNotFound, 0},
+			{pingMessage, http.StatusServiceUnavailable, patience},
+		} {
+			begin := time.Now()
+			if w := l.post(t, step.body); w.Code != step.status || time.Since(begin).Round(time.Millisecond) != step.after {
+				t.Errorf("%d after %s: %s", w.Code, time.Since(begin), w.Body)
+			}
+		}
+	})
 }
 
 // The log tells when a pod stops to answer and when its sessions are over, with its address, and not for each request.

@@ -12,7 +12,7 @@ import (
 const (
 	// watchInterval is the time between two looks. With the longest attempt it is within noteLapse.
 	watchInterval = 2 * time.Second
-	// watchFor is how long a pod is watched after the last request for one of its sessions. A client comes back sooner,
+	// watchFor is how long a pod is watched after the last request that could not reach it. A client comes back sooner,
 	// also if it reaches other pods in between.
 	watchFor = time.Minute
 	// mostWatched bounds the pods that are watched at a time.
@@ -59,10 +59,10 @@ func (w *watches) end(pod sessionid.Owner) {
 	delete(w.until, pod)
 }
 
-// watch goes on trying to reach a pod that could not be reached in time, also while the list has the pod: the manager finds
-// later than the requests that a node is lost.
-func (t *Router) watch(pod sessionid.Owner, outcome relay.Outcome, returns bool) {
-	if isAway(contactOf(outcome), returns) && t.watches.begin(pod, time.Now().Add(watchFor)) {
+// watch goes on trying to reach a pod that could not be reached, also while the list has the pod: the manager finds later
+// than the requests that a node is lost.
+func (t *Router) watch(pod sessionid.Owner, returns bool) {
+	if t.watches.begin(pod, time.Now().Add(watchFor)) {
 		go t.runWatch(pod, returns)
 	}
 }

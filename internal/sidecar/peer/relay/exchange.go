@@ -24,7 +24,7 @@ type exchange struct {
 // try sends the request on one connection, and relays the answer.
 func (x *exchange) try(p *pod, fresh bool) error {
 	x.again = false
-	c, err := x.relay.take(x.ctx, p, fresh)
+	c, err := x.relay.take(x.ctx, p, x.request, fresh)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ const (
 	Unreachable                // nothing was heard from the address in time, or the way there is blocked
 	Unready                    // the address can be reached, but the pod took no connection: it closed it, or was slow
 	Busy                       // a limit of this pod
+	Late                       // the request waited for a connection as long as it could, which says nothing of the pod
 	Lost                       // the pod may have got the request, but did not answer
 	Cut                        // the answer broke off
 	Client                     // the client went away, did not read or broke its body off
@@ -29,7 +30,7 @@ const (
 // String is the value of a metric's label.
 func (o Outcome) String() string {
 	return [...]string{
-		"connected", "answered", "refused", "stranger", "unreachable", "unready", "busy", "lost", "cut", "client", "malformed",
+		"connected", "answered", "refused", "stranger", "unreachable", "unready", "busy", "late", "lost", "cut", "client", "malformed",
 	}[o]
 }
 
@@ -40,12 +41,12 @@ func DialOutcomes() []Outcome {
 
 // ForwardOutcomes are those of forwards.
 func ForwardOutcomes() []Outcome {
-	return []Outcome{Answered, Refused, Stranger, Unreachable, Unready, Busy, Lost, Cut, Client, Malformed}
+	return []Outcome{Answered, Refused, Stranger, Unreachable, Unready, Busy, Late, Lost, Cut, Client, Malformed}
 }
 
 // DialError says that the relay could not connect to the pod, so the pod got nothing of the request.
 type DialError struct {
-	Outcome Outcome // Refused, Stranger, Unreachable, Unready or Busy
+	Outcome Outcome // Refused, Stranger, Unreachable, Unready, Busy or Late
 	Err     error
 }
 

@@ -103,9 +103,9 @@ func (r *Relay) leave(p *pod, stream bool, client string) {
 }
 
 // take returns a connection for a request: one that had requests before, or a new one.
-func (r *Relay) take(ctx context.Context, p *pod, fresh bool) (*conn, error) {
+func (r *Relay) take(ctx context.Context, p *pod, request *Request, fresh bool) (*conn, error) {
 	for {
-		got := r.idleOrNew(ctx, p, fresh)
+		got := r.idleOrNew(ctx, p, request, fresh)
 		switch {
 		case got.err != nil:
 			return nil, got.err
@@ -116,7 +116,7 @@ func (r *Relay) take(ctx context.Context, p *pod, fresh bool) (*conn, error) {
 	}
 }
 
-func (r *Relay) idleOrNew(ctx context.Context, p *pod, fresh bool) handed {
+func (r *Relay) idleOrNew(ctx context.Context, p *pod, request *Request, fresh bool) handed {
 	r.mu.Lock()
 	if !fresh {
 		if c := r.idleLocked(p); c != nil {
@@ -131,13 +131,27 @@ func (r *Relay) idleOrNew(ctx context.Context, p *pod, fresh bool) handed {
 		go r.dialForWaiting(p)
 	}
 	r.mu.Unlock()
+	return r.await(ctx, p, w, request.ConnectTimeout)
+}
+
+// await waits for a connection that was asked for.
+func (r *Relay) await(ctx context.Context, p *pod, w *waiter, timeout time.Duration) handed {
+	patient := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		patient, cancel = within(ctx, timeout)
+		defer cancel()
+	}
 	select {
 	case got := <-w.got:
 		return got
-	case <-ctx.Done():
-		r.abandon(p, w)
-		return handed{err: left(ctx)}
+	case <-patient.Done():
 	}
+	r.abandon(p, w)
+	if ctx.Err() == nil {
+		return handed{err: &DialError{Outcome: Late, Err: context.Cause(patient)}}
+	}
+	return handed{err: left(ctx)}
 }
 
 // idleLocked takes a connection without a request, or returns nil. It leaves none that the pod may close at any

@@ -34,6 +34,9 @@ type Request struct {
 	Stream bool
 	// Once says that a pod must not get the request twice, whatever its method.
 	Once bool
+	// ConnectTimeout is how long the request waits for a connection; 0 is as long as a dial takes. The dial goes on for
+	// requests that wait longer.
+	ConnectTimeout time.Duration
 	// Begun is called when the answer has begun. Forward needs Body no more then. It may be nil.
 	Begun func()
 }

@@ -332,3 +332,42 @@ func TestBlackHole(t *testing.T) {
 		}
 	})
 }
+
+// A request that has less time than a dial takes does not wait longer, and says nothing of the pod. The dial goes on for the
+// others.
+func TestConnectTimeout(t *testing.T) {
+	t.Parallel()
+	inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
+		n.silent.Store(true)
+		begin := time.Now()
+		var all sync.WaitGroup
+		for timeout, want := range map[time.Duration]Outcome{0: Unreachable, 600 * time.Millisecond: Late, time.Minute: Unreachable} {
+			all.Go(func() {
+				request := post()
+				request.ConnectTimeout = timeout
+				_, err := direct(t.Context(), r, to, request)
+				wantDialError(t, err, want)
+				waits := DefaultDialTimeout
+				if want == Late {
+					waits = timeout
+				}
+				if took := time.Since(begin); took != waits {
+					t.Errorf("with %s: %s", timeout, took)
+				}
+			})
+		}
+		all.Wait()
+		if dials := n.dials.Load(); dials != 1 {
+			t.Errorf("%d dials", dials)
+		}
+		n.silent.Store(false)
+		request := post()
+		request.ConnectTimeout = time.Nanosecond
+		if _, err := direct(t.Context(), r, to, post()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := direct(t.Context(), r, to, request); err != nil {
+			t.Errorf("with a connection: %v", err)
+		}
+	})
+}
