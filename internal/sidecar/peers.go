@@ -1,6 +1,7 @@
 package sidecar
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -39,7 +40,7 @@ type peers struct {
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
 	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers"), limit: c.Connections()}
-	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer})
+	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer, Limits: passed(c)})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{
 		Self: c.Owner, Parse: func(id string) (owner sessionid.Owner, returns bool, err error) {
@@ -67,6 +68,15 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	p.server = listener.NewServer(p.news.Handler(peer.Handler(a.peerDoor(routes))), p.limit, c.Log)
 	p.server.MaxHeaderBytes *= peerHeaders
 	return p
+}
+
+// passed are the limits of requests that this pod passes on. One client may have three fourths of the places to a pod, which
+// is more than the pod has sessions.
+func passed(c *config.Config) relay.Limits {
+	return relay.Limits{
+		Requests: max(relay.DefaultRequests, c.Connections()),
+		Streams:  cmp.Or(c.PeerStreams, max(relay.DefaultStreams, c.Connections()/2)),
+	}
 }
 
 // peerHeaders is how much longer the headers of another pod may be than those of a client. They have all that the client sends,

@@ -68,7 +68,9 @@ type Config struct {
 	Peers bool
 	// DialPeer connects to one of these; nil is TCP.
 	DialPeer func(ctx context.Context, address netip.AddrPort) (net.Conn, error)
-	Keys     *keys.Keys
+	// PeerStreams is how many streams this instance passes on to one of these at a time; 0 is as many as its sessions need.
+	PeerStreams int
+	Keys        *keys.Keys
 	// Settings are the values that change while the adapter runs. Nil stands for Origins,
 	// which never change.
 	Settings *settings.Live

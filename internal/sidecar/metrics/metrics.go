@@ -89,6 +89,7 @@ func Peers(r *relay.Relay, list *roster.Roster, n *news.News) []Metric {
 		metric("peer_list_age_seconds", "Seconds since the manager last sent or confirmed the list of the server's pods. 0 if it never did.", func() float64 { return list.Age().Seconds() }),
 		metric("peer_connections", "Open connections to other pods of the same MCPServer.", r.Connections),
 		metric("forwarded_streams", "Client streams at this pod that another pod answers.", r.Streams),
+		metric("waiting_streams", "Client streams at this pod that wait until it can forward another one to their pod.", r.Waiting),
 		metric("news_streams", "Streams through which this pod receives change notifications from other pods, for clients that listen here.", n.Streams),
 	}
 	for _, outcome := range relay.ForwardOutcomes() {

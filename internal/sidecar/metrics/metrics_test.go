@@ -95,7 +95,7 @@ func TestPeers(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 	}
-	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0, "slipway_adapter_news_streams": 0, "slipway_adapter_peer_list_age_seconds": 0}
+	want := map[string]float64{"slipway_adapter_peer_connections": 0, "slipway_adapter_forwarded_streams": 0, "slipway_adapter_waiting_streams": 0, "slipway_adapter_news_streams": 0, "slipway_adapter_peer_list_age_seconds": 0}
 	for _, outcome := range relay.ForwardOutcomes() {
 		want["slipway_adapter_forwarded_total "+outcome.String()] = 0
 	}

@@ -100,9 +100,7 @@ func (t *Router) BySession(w http.ResponseWriter, r *edge.Request, id string) bo
 	p := t.newPassage(w, r, owner, body)
 	p.returns, p.request.Rest, p.request.ContentLength = returns, rest, r.ContentLength
 	if r.Method == http.MethodGet {
-		ctx, leave := t.untilDrain(r.Context())
-		defer leave()
-		return p.run(ctx, time.Now().Add(streamPatience))
+		return p.stream()
 	}
 	if introduces(r, body) {
 		t.calls.begin()
@@ -299,7 +297,7 @@ func (p *passage) finish(err error) {
 // unavailable answers a request whose owner may live and cannot be reached. A new connection of the client may
 // reach a pod that can.
 func (p *passage) unavailable(failed *relay.DialError) {
-	if p.r.Context().Err() != nil || p.r.Method == http.MethodGet && failed.Outcome != relay.Busy {
+	if p.r.Context().Err() != nil || p.r.Method == http.MethodGet {
 		// SDKs open a stream again whose connection broke. They take any answer for the end of the session.
 		panic(http.ErrAbortHandler)
 	}

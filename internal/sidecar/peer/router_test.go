@@ -151,6 +151,32 @@ func TestWhatCountsAsSilence(t *testing.T) {
 	}
 }
 
+// A stream whose pod cannot be connected to has no answer: SDKs would take any for the end of the session.
+func TestStreamsAreNotRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		dial  error
+		after time.Duration
+	}{"silent": {syscall.EHOSTUNREACH, streamPatience}, "no descriptors here": {syscall.EMFILE, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l, begin := newLonely(t, Options{}), time.Now()
+				l.fail = func() (dial, handshake error) { return test.dial, nil }
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/mcp", http.NoBody)
+				r.Header.Set("Mcp-Session-Id", "there")
+				w := httptest.NewRecorder()
+				defer func() {
+					if ended, _ := recover().(error); !errors.Is(ended, http.ErrAbortHandler) || time.Since(begin) != test.after {
+						t.Errorf("%v after %s: %d %s", ended, time.Since(begin), w.Code, w.Body)
+					}
+				}()
+				l.door.ServeHTTP(w, r)
+			})
+		})
+	}
+}
+
 // An initialize does not wait for a pod that may have the session that it names. It opens a new one here.
 func TestInitializeDoesNotWait(t *testing.T) {
 	t.Parallel()

@@ -296,7 +296,7 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 	case "log":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":`, string(rpc.AppendString(nil, a.Text)), `}}`)
 	case "changed":
-		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		s.send(listChanged)
 	case "junk":
 		s.send("this is no message")
 		s.send("{neither is this")
@@ -323,12 +323,18 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 
 // unlisted is a tool that tools/list does not have.
 func (s *server) unlisted(id, name string, a arguments) {
-	if name == "tick" {
+	switch name {
+	case "tick":
 		s.tick(id, a.Text)
-		return
+	case "changes": // once the call is over, so that the notification belongs to none
+		s.text(id, "done")
+		s.send(listChanged)
+	default:
+		s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 	}
-	s.send(`{"jsonrpc":"2.0","id":`, id, `,"error":{"code":-32602,"message":"unknown tool"}}`)
 }
+
+const listChanged = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
 
 // whoami says who the server runs as, and where it can write.
 func whoami() string {

@@ -9,7 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/sessionid"
 )
@@ -56,7 +59,7 @@ func TestShareOfPlaces(t *testing.T) {
 	r := New(Options{Handshake: handshake, Limits: patient(Limits{Requests: 32, Streams: 16})})
 	t.Cleanup(r.Close)
 	enter := func(stream bool, client string) (got int) {
-		for got < 100 && r.enter(sessionid.Owner{}, stream, client) != nil {
+		for got < 100 && enters(t, r, sessionid.Owner{}, stream, client) != nil {
 			got++
 		}
 		return got
@@ -82,6 +85,76 @@ func TestShareOfPlaces(t *testing.T) {
 	if len(p.held) != 0 || p.inFlight != 0 || p.streams != 0 {
 		t.Errorf("%d clients with %d requests are left", len(p.held), p.inFlight)
 	}
+}
+
+// enters has a request enter, and returns nil if a limit is reached.
+func enters(t *testing.T, r *Relay, to sessionid.Owner, stream bool, client string) *pod {
+	t.Helper()
+	p, err := r.enter(t.Context(), to, &Request{Client: client}, stream)
+	if err != nil {
+		wantDialError(t, err, Busy)
+	}
+	return p
+}
+
+// Streams that wait for a place get one in the order in which they came, except that a client with many leaves the last
+// ones to others. A request whose client goes meanwhile takes none.
+func TestQueueForPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Options{Limits: Limits{Streams: 8}})
+		defer r.Close()
+		var p *pod
+		for range 6 {
+			p = enters(t, r, sessionid.Owner{}, true, "hog")
+		}
+		enters(t, r, sessionid.Owner{}, true, "second")
+		enters(t, r, sessionid.Owner{}, true, "third")
+		var got []string
+		begun, over := 0, 0
+		enter := func(ctx context.Context, client, name string) {
+			go func() {
+				_, err := r.enter(ctx, sessionid.Owner{}, &Request{Client: client, Queue: func() func() {
+					begun++
+					return func() { over++ }
+				}}, true)
+				if err != nil {
+					name += " " + outcomeOf(err).String()
+				}
+				got = append(got, name)
+			}()
+			synctest.Wait()
+		}
+		gone, leaves := context.WithCancel(t.Context())
+		enter(t.Context(), "hog", "hog 1")
+		enter(gone, "fourth", "fourth")
+		enter(t.Context(), "fifth", "fifth")
+		enter(t.Context(), "hog", "hog 2")
+		for i, step := range []struct {
+			happens func()
+			want    []string // so far
+			waiting int
+		}{
+			{func() {}, nil, 4},
+			{leaves, []string{"fourth client"}, 3},
+			{func() { r.leave(p, true, "third") }, []string{"fourth client", "fifth"}, 2},
+			{func() { r.leave(p, true, "second") }, []string{"fourth client", "fifth"}, 2},
+			{func() { r.leave(p, true, "hog") }, []string{"fourth client", "fifth"}, 2},
+			{func() { r.leave(p, true, "hog") }, []string{"fourth client", "fifth", "hog 1"}, 1},
+			{func() { r.leave(p, true, "hog") }, []string{"fourth client", "fifth", "hog 1", "hog 2"}, 0},
+		} {
+			step.happens()
+			synctest.Wait()
+			if diff := cmp.Diff(step.want, got); diff != "" || r.Waiting() != step.waiting {
+				t.Fatalf("step %d: %d wait; (-want +got):\n%s", i, r.Waiting(), diff)
+			}
+		}
+		if begun != 4 || over != 4 {
+			t.Errorf("%d waits began, and %d are over", begun, over)
+		}
+		if r.Streams() != 6 { // five of the hog, and the fifth client's
+			t.Errorf("%d streams", r.Streams())
+		}
+	})
 }
 
 func TestPods(t *testing.T) {

@@ -103,6 +103,9 @@ func (r *Relay) Connections() int { return int(r.connections.Load()) }
 // Streams is the number of requests in flight whose answer is a stream without an end.
 func (r *Relay) Streams() int { return r.sum(func(p *pod) int { return p.streams }) }
 
+// Waiting is the number of requests that wait for a place.
+func (r *Relay) Waiting() int { return r.sum(func(p *pod) int { return len(p.queue) }) }
+
 // InFlight is the number of requests in flight, streams among them.
 func (r *Relay) InFlight() int { return r.sum(func(p *pod) int { return p.inFlight }) }
 

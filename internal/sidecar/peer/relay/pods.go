@@ -14,6 +14,7 @@ type pod struct {
 	inFlight int // requests, with those that wait for a connection
 	streams  int // those among them whose answer is a stream without an end
 	held     map[string]places
+	queue    []*queued // requests without a place, the oldest first
 	lastUsed time.Time // when a request was last in flight
 	heard    time.Time // when the pod last gave a whole answer
 
@@ -35,71 +36,6 @@ type handed struct {
 	conn  *conn
 	fresh bool // it was dialed just now
 	err   error
-}
-
-// places are what one client has in flight to a pod.
-type places struct{ requests, streams int }
-
-// The port for clients bounds connections, and evicts none with a request in flight, so one client could have
-// all places to a pod. The last fourth of them is for clients with less than an eighth.
-const (
-	reservedPart = 4
-	smallPart    = 8
-)
-
-// isFull reports whether a client with so many of the places gets no other one.
-func isFull(taken, own, limit int) bool {
-	return taken >= limit || taken >= limit-limit/reservedPart && own >= max(1, limit/smallPart)
-}
-
-// enter counts a request of a client. It returns nil if a limit is reached.
-func (r *Relay) enter(to sessionid.Owner, stream bool, client string) *pod {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.pods[to]
-	if p == nil {
-		if len(r.pods) >= r.options.Pods && !r.forgetOldestLocked() {
-			return nil
-		}
-		p = &pod{owner: to, open: map[*conn]struct{}{}, held: map[string]places{}}
-		r.pods[to] = p
-		r.armSweepLocked()
-	}
-	own := p.held[client]
-	if isFull(p.inFlight, own.requests, r.options.Requests) || stream && isFull(p.streams, own.streams, r.options.Streams) {
-		return nil
-	}
-	p.countLocked(stream, client, 1)
-	r.armPingLocked(p)
-	return p
-}
-
-// countLocked counts a request that comes or leaves.
-func (p *pod) countLocked(stream bool, client string, change int) {
-	own := p.held[client]
-	p.inFlight += change
-	own.requests += change
-	if stream {
-		p.streams += change
-		own.streams += change
-	}
-	if p.held[client] = own; own.requests == 0 {
-		delete(p.held, client)
-	}
-}
-
-func (r *Relay) leave(p *pod, stream bool, client string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p.countLocked(stream, client, -1)
-	if p.inFlight > 0 {
-		return
-	}
-	p.lastUsed = time.Now()
-	if p.ping.stop != nil { // the ping is of no use any more
-		p.ping.stop()
-	}
-	r.forgetIfOverLocked(p)
 }
 
 // take returns a connection for a request: one that had requests before, or a new one.

@@ -146,13 +146,13 @@ func (r *Relay) forward(ctx context.Context, w http.ResponseWriter, to sessionid
 		return ErrMalformed
 	}
 	stream := request.Stream || request.Method == http.MethodGet
-	p := r.enter(to, stream, request.Client)
-	if p == nil {
-		return &DialError{Outcome: Busy, Err: errBusy}
+	p, err := r.enter(ctx, to, request, stream)
+	if err != nil {
+		return err
 	}
 	defer r.leave(p, stream, request.Client)
 	x := exchange{relay: r, ctx: ctx, w: w, request: request}
-	err := x.try(p, false)
+	err = x.try(p, false)
 	if x.again && ctx.Err() == nil {
 		err = x.try(p, true)
 		if failed, ok := errors.AsType[*DialError](err); ok {

@@ -32,6 +32,9 @@ type Request struct {
 	Client string
 	// Stream says that the answer is a stream without an end, as that to GET is.
 	Stream bool
+	// Queue has the request wait for a place if a limit is reached, instead of failing. It is called when the request
+	// begins to wait, and what it returns when the wait is over. It may be nil.
+	Queue func() (over func())
 	// Once says that a pod must not get the request twice, whatever its method.
 	Once bool
 	// ConnectTimeout is how long the request waits for a connection; 0 is as long as a dial takes. The dial goes on for

@@ -283,8 +283,8 @@ func TestUnusedConnection(t *testing.T) {
 	for _, age := range []time.Duration{0, DefaultUnusedTimeout - 1, DefaultUnusedTimeout, listener.HeaderTimeout - 1, listener.HeaderTimeout, time.Minute} {
 		t.Run(age.String(), func(t *testing.T) {
 			inMemory(t, func(t *testing.T, r *Relay, to sessionid.Owner, n *network) {
-				p := r.enter(to, false, "")
-				c, err := r.take(t.Context(), p, false)
+				p := enters(t, r, to, false, "")
+				c, err := r.take(t.Context(), p, post(), false)
 				if err != nil {
 					t.Fatal(err)
 				}
