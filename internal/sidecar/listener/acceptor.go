@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/slipway-mcp/slipway/internal/sidecar/caller"
@@ -90,8 +89,9 @@ func (a *acceptor) admit(tcp *net.TCPConn) {
 // connection whose client sends nothing within HeaderTimeout.
 func (a *acceptor) awaitFirstByte(c *conn) {
 	if !a.isClosed() { // Close may have looked for silent connections before this one was there
-		if n, _ := c.peekByte(); n > 0 {
+		if n, _ := c.peekByte(); n > 0 || c.hasByte() { // a byte can arrive with the deadline
 			c.silent.Store(false)
+			c.revive()
 			a.hand(c, nil)
 			return
 		}
@@ -117,27 +117,4 @@ func (a *acceptor) hand(c net.Conn, err error) {
 			_ = c.Close()
 		}
 	}
-}
-
-// peekByte waits until the client has sent a byte, and leaves the byte in the kernel. It
-// returns no byte and no error if the client has closed the connection.
-func (c *conn) peekByte() (n int, err error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var into [1]byte
-	var peekErr error
-	err = raw.Read(func(fd uintptr) bool {
-		for {
-			n, _, peekErr = syscall.Recvfrom(int(fd), into[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-			if !errors.Is(peekErr, syscall.EINTR) {
-				return !errors.Is(peekErr, syscall.EAGAIN)
-			}
-		}
-	})
-	if err != nil { // the server has closed the connection, or a deadline has passed
-		return 0, err
-	}
-	return max(n, 0), peekErr
 }

@@ -20,6 +20,7 @@ type conn struct {
 	silent    atomic.Bool  // the client has sent nothing so far
 	state     atomic.Int32 // an http.ConnState
 	idleSince atomic.Int64 // in nanoseconds: since the last request, or since the client connected
+	retired   atomic.Bool  // it ends unless a request arrives first
 
 	mu       sync.Mutex
 	deadline time.Time // for reads; zero is none
@@ -37,7 +38,7 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	case past:
 		c.expired = true
 		return c.TCPConn.SetReadDeadline(t)
-	case c.expired:
+	case c.expired && !c.retired.Load():
 		c.expired = false
 		return c.TCPConn.SetReadDeadline(time.Time{})
 	}

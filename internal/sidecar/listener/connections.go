@@ -64,9 +64,9 @@ func (l *connections) admit(c *conn) bool {
 	switch {
 	case !admitted:
 		l.refused.Add(1)
-	case victim != nil && !victim.is(http.StateActive): // if a request has just arrived, the limit is exceeded by one for now
+	case victim != nil:
 		l.evicted.Add(1)
-		_ = victim.Close()
+		victim.retire()   // if a request has just arrived, the limit is exceeded by one for now
 		runtime.Gosched() // a client that opens one connection after the other waits for the requests of others
 	}
 	return admitted
@@ -97,7 +97,7 @@ func (l *connections) nextVictimLocked(now time.Time) *conn {
 		last := len(l.victims) - 1
 		c := l.victims[last]
 		l.victims[last], l.victims = nil, l.victims[:last]
-		if _, open := l.open[c]; open && l.mayEvict(c, now) {
+		if _, open := l.open[c]; open && l.mayEvict(c, now) && !c.hasByte() {
 			return c
 		}
 	}
@@ -105,7 +105,7 @@ func (l *connections) nextVictimLocked(now time.Time) *conn {
 }
 
 func (l *connections) mayEvict(c *conn, now time.Time) bool {
-	return c.is(http.StateNew) || c.is(http.StateIdle) && c.idleSince.Load() < now.Add(-l.minIdle).UnixNano()
+	return !c.retired.Load() && (c.is(http.StateNew) || c.is(http.StateIdle) && c.idleSince.Load() < now.Add(-l.minIdle).UnixNano())
 }
 
 // candidate is a connection that may be evicted, with what decides when. Both can change
@@ -125,10 +125,14 @@ func (l *connections) chooseVictimsLocked(now time.Time) {
 			busiest = address
 		}
 	}
-	l.collectLocked(now, func(c *conn) bool { return c.address == busiest })
-	if len(l.candidates) == 0 {
-		l.collectLocked(now, func(*conn) bool { return true })
+	l.chooseAmongLocked(now, func(c *conn) bool { return c.address == busiest })
+	if len(l.victims) == 0 {
+		l.chooseAmongLocked(now, func(*conn) bool { return true })
 	}
+}
+
+func (l *connections) chooseAmongLocked(now time.Time, wanted func(*conn) bool) {
+	l.collectLocked(now, wanted)
 	slices.SortFunc(l.candidates, func(a, b candidate) int {
 		switch {
 		case a.idle == b.idle:
@@ -139,9 +143,15 @@ func (l *connections) chooseVictimsLocked(now time.Time) {
 			return -1
 		}
 	})
-	for _, c := range slices.Backward(l.candidates[:min(len(l.candidates), max(1, l.limit/victimShare))]) {
-		l.victims = append(l.victims, c.conn)
+	for _, c := range l.candidates {
+		if len(l.victims) >= max(1, l.limit/victimShare) {
+			break
+		}
+		if !c.hasByte() { // a request that no goroutine has read yet
+			l.victims = append(l.victims, c.conn)
+		}
 	}
+	slices.Reverse(l.victims)
 	clear(l.candidates)
 }
 
@@ -181,6 +191,24 @@ func (l *connections) silent() (all []*conn) {
 	return all
 }
 
+// retireUnused retires the connections without a request in flight. Those whose first request may be
+// on its way have a little time. It returns how many are left, with those that are about to end.
+func (l *connections) retireUnused(now time.Time) (left int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.open {
+		if c.is(http.StateActive) {
+			continue
+		}
+		left++
+		begins := c.is(http.StateNew) && !c.silent.Load() && c.idleSince.Load() > now.Add(-firstPatience).UnixNano()
+		if !begins && !c.retired.Load() {
+			c.retire()
+		}
+	}
+	return left
+}
+
 func (l *connections) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -199,6 +227,9 @@ func recordState(of net.Conn, state http.ConnState) {
 		c.idleSince.Store(c.conns.checked.Load()) // to a second, and without a call of time.Now
 	}
 	c.state.Store(int32(state)) //nolint:gosec // there are five
+	if state == http.StateActive && c.retired.Load() {
+		c.revive()
+	}
 }
 
 // refuse tells a client that there is no room, and closes the connection. The client may not

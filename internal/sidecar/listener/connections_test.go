@@ -234,6 +234,11 @@ func TestVictimsAreChosenTogether(t *testing.T) {
 		if !conns.admit(c) {
 			t.Fatal("there is no room")
 		}
+		for victim := range conns.open {
+			if victim.retired.Load() {
+				conns.remove(victim) // as its reader does
+			}
+		}
 		return c
 	}
 	var all []*conn

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"os"
 	"time"
 )
@@ -44,15 +45,20 @@ func watchDisconnect(ctx context.Context, of net.Conn) context.Context {
 // Read implements net.Conn. A read of a single byte is nearly always the one by which
 // net/http notices that the client goes away. Of two such reads in a row the second one gets
 // the byte, so that other readers of single bytes lose none.
-func (c *conn) Read(p []byte) (int, error) {
+func (c *conn) Read(p []byte) (n int, err error) {
 	if len(p) == 1 && c.beginWatch() {
 		return 0, nil
 	}
 	c.endWatch()
 	if len(p) >= largeReadBytes {
-		return c.readLarge(p)
+		n, err = c.readLarge(p)
+	} else {
+		n, err = c.TCPConn.Read(p)
 	}
-	return c.TCPConn.Read(p)
+	if err != nil && errors.Is(err, os.ErrDeadlineExceeded) && !c.is(http.StateActive) {
+		return c.readLast(p, err)
+	}
+	return n, err
 }
 
 // beginWatch turns the watch on. It returns false if it was on, or net/http has to watch.

@@ -26,6 +26,11 @@ const (
 	// idleTimeout is how long a connection without a request stays open. It is longer than
 	// the pauses of a person who works with a tool, who then need not connect again.
 	idleTimeout = 2 * time.Minute
+	// unreadPatience is how long Shutdown waits until requests that have arrived are in flight.
+	unreadPatience = 2 * time.Second
+	// firstPatience is how long Shutdown gives a connection for the rest of its first headers, or of its
+	// handshake. It is within unreadPatience: http.Server waits for such connections for 5 s.
+	firstPatience = time.Second
 	// headerBytes bounds the headers of one request. It leaves room for large tokens, and
 	// bounds what the adapter holds for a client before it knows the client.
 	headerBytes = 64 << 10
@@ -59,6 +64,26 @@ func (s *Server) Serve(l net.Listener) error {
 	a := newAcceptor(l, s.conns)
 	go a.run()
 	return s.Server.Serve(a)
+}
+
+// Shutdown is that of http.Server, but loses no request that has arrived: http.Server closes connections
+// on which no goroutine has read the request yet.
+//
+// A request that arrives after its connection was retired is lost. Few clients have one to send: the
+// edge closes connections from the beginning of a drain on, by the header Connection: close in every
+// response that is not part of a session, and in the one that says that the session has ended.
+func (s *Server) Shutdown(ctx context.Context) error {
+	patience, cancel := context.WithTimeout(ctx, unreadPatience)
+	defer cancel()
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for s.conns.retireUnused(time.Now()) > 0 && patience.Err() == nil {
+		select {
+		case <-ticker.C:
+		case <-patience.Done():
+		}
+	}
+	return s.Server.Shutdown(ctx)
 }
 
 // Run enforces read deadlines until the context ends.
