@@ -33,13 +33,12 @@ type peers struct {
 	newsRelay *relay.Relay // has the streams of news apart from what clients send
 	self      [16]byte     // the UID of this pod
 	log       logr.Logger
-	limit     int              // of connections from other pods
 	server    *listener.Server // for requests that other pods pass on
 }
 
 func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 	c := &a.env.Config
-	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers"), limit: c.Connections()}
+	p := &peers{trust: trust.New(c.Keys.Ring, c.Owner.UID), self: c.Owner.UID, log: c.Log.WithName("peers")}
 	p.relay = relay.New(relay.Options{Handshake: p.trust.Handshake, WriteTimeout: front.WriteTimeout, Dial: c.DialPeer, Limits: passed(c)})
 	p.roster = roster.New()
 	p.router = peer.New(peer.Options{
@@ -65,7 +64,7 @@ func (a *Adapter) newPeers(routes map[string]edge.Route) *peers {
 		Hub: a.backend.Changes(), Others: func() []sessionid.Owner { return p.roster.Others(p.self) }, Next: p.roster.Next,
 		Relay: p.newsRelay, Memory: a.env.Memory, Log: p.log,
 	})
-	p.server = listener.NewServer(p.news.Handler(peer.Handler(a.peerDoor(routes))), p.limit, c.Log)
+	p.server = listener.NewServer(p.news.Handler(peer.Handler(a.peerDoor(routes))), c.Connections(), c.Log)
 	p.server.MaxHeaderBytes *= peerHeaders
 	return p
 }
@@ -137,7 +136,7 @@ func (p *peers) rest(ctx context.Context, rest func(rests bool)) {
 
 // serve serves other pods until close.
 func (p *peers) serve(l net.Listener) error {
-	return p.server.Serve(trust.Listen(listener.Bounded(l, p.limit, p.log), p.trust, p.log))
+	return p.server.ServeWithin(l, func(l net.Listener) net.Listener { return trust.Listen(l, p.trust, p.log) })
 }
 
 // drain ends the streams that this pod passes on, and has the drain end when the manager says. The function that it

@@ -551,29 +551,38 @@ func TestForwardedBodyIsGivenBack(t *testing.T) {
 	}
 }
 
-// The port for other pods takes a limited number of connections, of strangers that say nothing, too.
-func TestPeerConnectionsAreBounded(t *testing.T) {
+// Strangers that hold all connections of the port for other pods, silent or in the middle of a handshake, keep no pod
+// from connecting.
+func TestStrangersMakeRoomForPods(t *testing.T) {
 	t.Parallel()
-	replicas := startReplicas(t, 1, func(c *config.Config) {
-		c.MaxSessions, c.BodyBytes, c.LineBytes, c.MemoryLimit = 1, 1<<10, 1<<10, 2*16*64<<10
-	})
-	limit := replicas[0].env.Connections()
-	if limit > 32 { // so many may shake hands at a time
-		t.Fatalf("the limit is %d", limit)
-	}
-	var last net.Conn
-	for range limit + 1 {
-		c, err := net.Dial("tcp", replicas[0].env.Owner.Address.String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = c.Close() }()
-		last = c
-	}
-	begin := time.Now()
-	_ = last.SetReadDeadline(begin.Add(hang.Guard))
-	if _, err := last.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) || time.Since(begin) > 4*time.Second {
-		t.Errorf("a connection too many is closed after %s: %v", time.Since(begin), err)
+	for name, sent := range map[string][]byte{"silent": nil, "in the handshake": {0x16, 3}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			replicas := startReplicas(t, 2, func(c *config.Config) {
+				c.MaxSessions, c.BodyBytes, c.LineBytes, c.MemoryLimit = 1, 1<<10, 1<<10, 2*16*64<<10
+			})
+			port := replicas[0].peers.server
+			if port.Limit() > 32 { // so many may shake hands at a time
+				t.Fatalf("the limit is %d", port.Limit())
+			}
+			for range port.Limit() {
+				c, err := net.Dial("tcp", replicas[0].env.Owner.Address.String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = c.Close() }()
+				if _, err := c.Write(sent); err != nil {
+					t.Fatal(err)
+				}
+			}
+			gomega.NewWithT(t).Eventually(port.Connections).WithTimeout(hang.Guard).Should(gomega.Equal(port.Limit()))
+			c := clientOf(t, replicas) // of a session at the first replica, by the port of the second one
+			c.must(t, http.StatusOK)
+			gomega.NewWithT(t).Eventually(port.Connections).WithTimeout(hang.Guard).Should(gomega.BeNumerically("<=", port.Limit()))
+			if port.Evicted() == 0 {
+				t.Error("no stranger has made room")
+			}
+		})
 	}
 }
 

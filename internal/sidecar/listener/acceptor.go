@@ -15,7 +15,8 @@ import (
 // connections and send nothing kept the garbage collector so busy that other clients noticed.
 type acceptor struct {
 	net.Listener
-	conns *connections
+	conns  *connections
+	refuse func(*net.TCPConn) // tells the client that there is no room; nil if no client would understand it
 
 	accepted  chan accepted
 	closed    chan struct{}
@@ -79,7 +80,10 @@ func (a *acceptor) admit(tcp *net.TCPConn) {
 	c.silent.Store(true)
 	_ = c.SetReadDeadline(time.Now().Add(HeaderTimeout))
 	if !a.conns.admit(c) {
-		refuse(tcp)
+		if a.refuse != nil {
+			a.refuse(tcp)
+		}
+		_ = tcp.Close()
 		return
 	}
 	go a.awaitFirstByte(c)

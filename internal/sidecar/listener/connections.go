@@ -219,7 +219,7 @@ func (c *conn) is(state http.ConnState) bool { return http.ConnState(c.state.Loa
 
 // recordState is the ConnState of an http.Server, which calls it twice for each request.
 func recordState(of net.Conn, state http.ConnState) {
-	c, ok := of.(*conn)
+	c, ok := connOf(of)
 	if !ok {
 		return
 	}
@@ -232,11 +232,22 @@ func recordState(of net.Conn, state http.ConnState) {
 	}
 }
 
-// refuse tells a client that there is no room, and closes the connection. The client may not
-// have sent a request yet.
+// connOf returns the connection of a Server that is below one of HTTP.
+func connOf(of net.Conn) (*conn, bool) {
+	if c, ok := of.(*conn); ok {
+		return c, true
+	}
+	outer, ok := of.(interface{ NetConn() net.Conn })
+	if !ok {
+		return nil, false
+	}
+	c, ok := outer.NetConn().(*conn)
+	return c, ok
+}
+
+// refuse tells a client that there is no room. The client may not have sent a request yet.
 func refuse(tcp *net.TCPConn) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = tcp.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 47\r\n\r\n" +
 		"too many connections are open; try again later\n"))
-	_ = tcp.Close()
 }

@@ -62,8 +62,18 @@ func NewServer(handler http.Handler, limit int, logger logr.Logger) *Server {
 // Serve accepts connections until the server is closed. Run must run at the same time.
 func (s *Server) Serve(l net.Listener) error {
 	a := newAcceptor(l, s.conns)
+	a.refuse = refuse
 	go a.run()
 	return s.Server.Serve(a)
+}
+
+// ServeWithin is Serve for HTTP within another protocol, such as TLS. within gets the listener whose
+// connections count, and returns the one whose connections speak HTTP. These have the method NetConn of
+// tls.Conn. So a connection counts before its handshake, and can be evicted during it.
+func (s *Server) ServeWithin(l net.Listener, within func(net.Listener) net.Listener) error {
+	a := newAcceptor(l, s.conns)
+	go a.run()
+	return s.Server.Serve(within(a))
 }
 
 // Shutdown is that of http.Server, but loses no request that has arrived: http.Server closes connections
