@@ -201,7 +201,7 @@ func (r *EventReader) readLine() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		end := lineEnd(chunk)
+		end := LineEnd(chunk)
 		// A line has a name and a colon besides what the limit is about.
 		if len(r.line)+end > r.limit+longestType {
 			return nil, r.tooLarge()
@@ -219,8 +219,9 @@ func (r *EventReader) readLine() ([]byte, error) {
 	}
 }
 
-// lineEnd is where the line that begins the chunk ends, or the chunk's length.
-func lineEnd(chunk []byte) int {
+// LineEnd returns the index of the CR or LF that ends the first line of a chunk of an event stream, or the
+// chunk's length.
+func LineEnd(chunk []byte) int {
 	end := bytes.IndexByte(chunk, '\n')
 	if end < 0 {
 		end = len(chunk)

@@ -159,6 +159,7 @@ func reference(stream string) (events []string) {
 func FuzzEventReader(f *testing.F) {
 	for _, seed := range []string{
 		"event: endpoint\ndata: /m?s=1\n\nevent: message\ndata: {}\n\n", "data: a\r\ndata: b\r\r", ": c\n\nid\ndata\n\n", "\xef\xbb\xbfdata:x\n\n", "data: x",
+		"event: endpoint\rdata: /m?s=1\r\rdata: {}\r\r", "data: a\r\n\rdata: b\n\r\n",
 	} {
 		f.Add([]byte(seed))
 	}

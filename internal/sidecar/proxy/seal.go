@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/slipway-mcp/slipway/internal/rpc"
 	"github.com/slipway-mcp/slipway/internal/sidecar/handle"
 	"github.com/slipway-mcp/slipway/internal/sidecar/server/remote"
 )
@@ -96,10 +97,12 @@ func (s *stateReader) Read(into []byte) (int, error) {
 	return s.ready.Read(into)
 }
 
-// take makes whole lines ready. Nothing looks into lines that end with a carriage return alone.
+// take makes whole lines ready. A CR ends a line at once. An LF after it passes as the end of an empty
+// line: the client gets the same bytes.
 func (s *stateReader) take(text []byte) {
 	for len(text) > 0 {
-		part, rest, ends := bytes.Cut(text, []byte("\n"))
+		end := rpc.LineEnd(text)
+		part := text[:end]
 		switch {
 		case s.large:
 			s.ready.Write(part)
@@ -110,12 +113,12 @@ func (s *stateReader) take(text []byte) {
 		default:
 			s.line = append(s.line, part...)
 		}
-		if !ends {
+		if end == len(text) {
 			return
 		}
 		s.ready.Write(s.sealLine())
-		s.ready.WriteByte('\n')
-		s.line, s.large, text = s.line[:0], false, rest
+		s.ready.WriteByte(text[end])
+		s.line, s.large, text = s.line[:0], false, text[end+1:]
 	}
 }
 

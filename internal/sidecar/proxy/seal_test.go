@@ -1,11 +1,15 @@
 package proxy
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
+
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 const modernCall = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
@@ -17,15 +21,18 @@ func TestStreamsWithStates(t *testing.T) {
 	seal := func(message []byte) []byte { return []byte(strings.Replace(string(message), asks, sealed, 1)) }
 	long := strings.Repeat("x", 2*sealedBytes)
 	for name, test := range map[string]struct{ given, want string }{
-		"an answer":           {"data: " + asks + "\n\n", "data: " + sealed + "\n\n"},
-		"without a blank":     {"data:" + asks + "\n\n", "data:" + sealed + "\n\n"},
-		"other ends of lines": {"id: 1\r\ndata: " + asks + "\r\n\r\n", "id: 1\r\ndata: " + sealed + "\r\n\r\n"},
-		"a long line before":  {": " + long + "\ndata: " + asks + "\n\n", ": " + long + "\ndata: " + sealed + "\n\n"},
-		"in a long line":      {"data: " + asks + long + "\n\n", "data: " + asks + long + "\n\n"},
-		"not in a message":    {": " + asks + "\n\n", ": " + asks + "\n\n"},
-		"no event":            {"data: " + asks, "data: " + asks},
-		"nothing":             {"", ""},
-		"many lines":          {strings.Repeat(": x\n\ndata: "+asks+"\n\n", 9), strings.Repeat(": x\n\ndata: "+sealed+"\n\n", 9)},
+		"an answer":            {"data: " + asks + "\n\n", "data: " + sealed + "\n\n"},
+		"without a blank":      {"data:" + asks + "\n\n", "data:" + sealed + "\n\n"},
+		"other ends of lines":  {"id: 1\r\ndata: " + asks + "\r\n\r\n", "id: 1\r\ndata: " + sealed + "\r\n\r\n"},
+		"lines that end in CR": {"id: 1\rdata: " + asks + "\r\rdata: " + asks + "\r\r", "id: 1\rdata: " + sealed + "\r\rdata: " + sealed + "\r\r"},
+		"mixed ends of lines":  {"data: " + asks + "\r\n\rdata: " + asks + "\n\r\n", "data: " + sealed + "\r\n\rdata: " + sealed + "\n\r\n"},
+		"a long line with CR":  {": " + long + "\rdata: " + asks + "\r\r", ": " + long + "\rdata: " + sealed + "\r\r"},
+		"a long line before":   {": " + long + "\ndata: " + asks + "\n\n", ": " + long + "\ndata: " + sealed + "\n\n"},
+		"in a long line":       {"data: " + asks + long + "\n\n", "data: " + asks + long + "\n\n"},
+		"not in a message":     {": " + asks + "\n\n", ": " + asks + "\n\n"},
+		"no event":             {"data: " + asks, "data: " + asks},
+		"nothing":              {"", ""},
+		"many lines":           {strings.Repeat(": x\n\ndata: "+asks+"\n\n", 9), strings.Repeat(": x\n\ndata: "+sealed+"\n\n", 9)},
 	} {
 		for how, reader := range map[string]io.Reader{
 			"at once": strings.NewReader(test.given), "in bytes": iotest.OneByteReader(strings.NewReader(test.given)), "with its end": iotest.DataErrReader(strings.NewReader(test.given)),
@@ -45,14 +52,29 @@ func TestStreamsWithStates(t *testing.T) {
 // A line reaches the client when it has come, and does not wait for the next one.
 func TestLinesDoNotWait(t *testing.T) {
 	t.Parallel()
-	from, to := io.Pipe()
-	reader := &stateReader{ReadCloser: from, seal: func(message []byte) []byte { return message }}
-	go func() { _, _ = io.WriteString(to, "data: 1\n\nda") }()
-	into := make([]byte, 100)
-	if n, err := reader.Read(into); err != nil || string(into[:n]) != "data: 1\n\n" {
-		t.Errorf("%q, %v", into[:n], err)
+	for name, event := range map[string]string{"LF": "data: 1\n\n", "CRLF": "data: 1\r\n\r\n", "CR": "data: 1\r\r", "CRLF without its end": "data: 1\r\n\r"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, to := io.Pipe()
+			defer func() { _ = from.Close() }()
+			reader := &stateReader{ReadCloser: from, seal: func(message []byte) []byte { return message }}
+			go func() { _, _ = io.WriteString(to, event+"da") }()
+			got := make(chan string, 1)
+			go func() {
+				into := make([]byte, 100)
+				n, err := reader.Read(into)
+				got <- fmt.Sprint(string(into[:n]), err)
+			}()
+			select {
+			case got := <-got:
+				if want := fmt.Sprint(event, nil); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+			case <-time.After(hang.Guard):
+				t.Error("the event is held back")
+			}
+		})
 	}
-	_ = to.Close()
 }
 
 // With other pods, the proxy seals the states of unverified callers in all answers but large ones.
