@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,9 +10,10 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/slipway-mcp/slipway/internal/rpc"
 )
 
 // The headers of the transport.
@@ -114,28 +114,24 @@ func receive(response *http.Response, id json.RawMessage, each func([]byte) erro
 		}
 		return isAnswer(content, id), each(content)
 	}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
-	var data []byte
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ":")
+	events := rpc.NewEventReader(response.Body, maxMessage)
+	for {
+		event, err := events.Next()
 		switch {
-		case field == "data":
-			data = append(append(data, strings.TrimPrefix(value, " ")...), '\n')
-			if len(data) > maxMessage {
-				return false, fmt.Errorf("a message of the server has more than %d bytes", maxMessage)
-			}
-		case lines.Text() == "" && len(bytes.TrimSpace(data)) > 0:
-			if err := each(data); err != nil {
-				return false, err
-			}
-			if isAnswer(data, id) {
-				return true, nil
-			}
-			data = nil
+		case errors.Is(err, io.EOF):
+			return false, nil
+		case err != nil:
+			return false, err
+		case len(bytes.TrimSpace(event.Data)) == 0:
+			continue
+		}
+		if err := each(event.Data); err != nil {
+			return false, err
+		}
+		if isAnswer(event.Data, id) {
+			return true, nil
 		}
 	}
-	return false, lines.Err()
 }
 
 // maxRefusal bounds what is read of a response that refuses a message.
