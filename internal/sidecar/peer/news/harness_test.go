@@ -4,8 +4,10 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,6 +93,13 @@ func (c *crowd) Observe(_ context.Context, wants []subscription.Want, o subscrip
 	}, nil
 }
 
+// leave has the crowd refuse further observers.
+func (c *crowd) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaving = true
+}
+
 // observers are those of other pods.
 func (c *crowd) observers() (all []subscription.Observer) {
 	c.mu.Lock()
@@ -120,7 +129,60 @@ type pod struct {
 	*crowd
 	news  *News
 	relay *relay.Relay
+	dials *dials
 	stop  func()
+}
+
+// dials are the connections to other pods, in the order in which they were made. A test can have one stall.
+type dials struct {
+	mu  sync.Mutex
+	all []*stalling
+}
+
+func (d *dials) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", to.String())
+	if err != nil {
+		return nil, err
+	}
+	c := &stalling{Conn: raw}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all = append(d.all, c)
+	return c, nil
+}
+
+// stallAll has all connections so far stall, and returns them.
+func (d *dials) stallAll() []*stalling {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.all {
+		c.gate.Lock()
+	}
+	return slices.Clone(d.all)
+}
+
+// stalling is a connection from which nothing is read while its gate is locked, and nothing any more once it is closed.
+type stalling struct {
+	net.Conn
+	gate   sync.Mutex
+	closed atomic.Bool
+}
+
+// Read implements net.Conn.
+func (c *stalling) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.gate.Lock()
+	defer c.gate.Unlock()
+	if c.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// Close implements net.Conn.
+func (c *stalling) Close() error {
+	c.closed.Store(true)
+	return c.Conn.Close()
 }
 
 var testKey = adapterapi.NewKey()
@@ -170,9 +232,9 @@ func listen(t *testing.T) net.Listener {
 func startPod(t *testing.T, uid byte, list *listed, handle func(*News) http.Handler) *pod {
 	t.Helper()
 	l := listen(t)
-	p := &pod{Owner: sessionid.Owner{UID: [16]byte{uid}, Address: l.Addr().(*net.TCPAddr).AddrPort()}, crowd: newCrowd()}
+	p := &pod{Owner: sessionid.Owner{UID: [16]byte{uid}, Address: l.Addr().(*net.TCPAddr).AddrPort()}, crowd: newCrowd(), dials: &dials{}}
 	trusts := trust.New(func() adapterapi.Keyring { return adapterapi.Keyring{Current: testKey} }, p.UID)
-	p.relay = relay.New(relay.Options{Handshake: trusts.Handshake, WriteTimeout: hang.Guard, Limits: Limits()})
+	p.relay = relay.New(relay.Options{Handshake: trusts.Handshake, WriteTimeout: hang.Guard, Limits: Limits(), Dial: p.dials.dial})
 	p.news = New(Options{
 		Hub: p.crowd, Others: func() []sessionid.Owner { return list.others(p.UID) }, Next: list.nextList, Relay: p.relay, Log: logr.Discard(),
 	})

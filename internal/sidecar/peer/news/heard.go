@@ -85,11 +85,16 @@ func (h *heard) forgetLocked(p *pending) {
 }
 
 // Ended implements subscription.Observer.
-func (h *heard) Ended() {
+func (h *heard) Ended() { h.end() }
+
+// end is Ended. It reports whether the Observer had not ended before.
+func (h *heard) end() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	first := !h.ended
 	h.ended = true
 	h.signal()
+	return first
 }
 
 func (h *heard) signal() {

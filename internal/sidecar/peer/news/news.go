@@ -3,9 +3,10 @@
 // A pod with such clients opens one stream to each other pod, and says what its clients want. The other pod has its own
 // processes tell of that, and passes on which lists and resources have changed, without contents. Which client hears of it is
 // decided where the client is. Clients of a pod that could not be reached for a while hear that everything may have changed.
+// So do they when a pod is gone: its last news may be lost with it.
 //
-// A stream is never replaced before the next one has begun. What only the next one is about may have changed before, so clients
-// hear of that, too. That also holds for the first stream.
+// A stream is never replaced before the next one has begun, and is read to its end then. What only the next one is about may
+// have changed before, so clients hear of that, too. That also holds for the first stream.
 package news
 
 import (
@@ -87,6 +88,7 @@ type News struct {
 
 	mu     sync.Mutex
 	missed map[string]subscription.Filter // that clients hear of in a moment, by principal
+	open   map[string]*heard              // what streams to other pods tell, by the ids of these
 }
 
 // demand is what other pods are asked for. It does not change.
@@ -98,7 +100,7 @@ type demand struct {
 
 // New returns News, which Run sets to work.
 func New(options Options) *News {
-	return &News{options: options, links: map[sessionid.Owner]*link{}, missed: map[string]subscription.Filter{}}
+	return &News{options: options, links: map[sessionid.Owner]*link{}, missed: map[string]subscription.Filter{}, open: map[string]*heard{}}
 }
 
 // Streams is how many streams of other pods have begun.
@@ -195,7 +197,7 @@ func (n *News) follow(ctx context.Context) {
 		}
 	}
 	for pod, l := range gone {
-		l.stop()
+		l.stop(errGone)
 		delete(n.links, pod)
 	}
 }
@@ -203,7 +205,7 @@ func (n *News) follow(ctx context.Context) {
 // closeAll closes all streams.
 func (n *News) closeAll() {
 	for _, l := range n.links {
-		l.stop()
+		l.stop(nil)
 	}
 	clear(n.links)
 	n.demand = nil

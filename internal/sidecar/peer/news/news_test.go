@@ -113,6 +113,59 @@ func TestLastNewsOfAStream(t *testing.T) {
 	}
 }
 
+// The last news of a stream may be on their way for longer than the next one takes to begin. Clients hear of them when they
+// come, or that everything may have changed if they do not.
+func TestLateNewsOfAStream(t *testing.T) {
+	for name, test := range map[string]struct {
+		comes func(*stalling)
+		want  string
+	}{
+		"they come":        {func(c *stalling) { c.gate.Unlock() }, ` changed {"resourceSubscriptions":["a://1/2"]}`},
+		"they do not come": {func(c *stalling) { _ = c.Close(); c.gate.Unlock() }, ` missed {` + all + `,"resourceSubscriptions":["a://1"]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients, processes, _ := twoPods(t, true)
+			clients.want("a://1")
+			clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1"]}`)
+			first := processes.observer(t, 1)
+			stalled := clients.dials.stallAll()
+			first.Changed(0, subscription.MethodUpdated, "a://1/2")
+			clients.want("a://1", "a://2")
+			clients.hears(t, ` missed {"resourceSubscriptions":["a://2"]}`)
+			eventually(t, "the pod has ended the first stream", func() bool { return len(processes.observers()) == 1 })
+			for _, c := range stalled {
+				test.comes(c)
+			}
+			clients.hears(t, test.want)
+		})
+	}
+}
+
+// The last news of a pod may be lost with it. Clients hear that everything may have changed, unless no process ran there.
+func TestPodIsGone(t *testing.T) {
+	for name, end := range map[string]func(subscription.Observer){
+		"while it tells of changes": func(subscription.Observer) {},
+		"after it has drained":      subscription.Observer.Ended,
+	} {
+		t.Run(name, func(t *testing.T) {
+			clients, processes, list := twoPods(t, false)
+			clients.set(subscription.Want{Filter: subscription.Filter{URIs: []string{"a://1"}}}, subscription.Want{Principal: "user x"})
+			observer := processes.observer(t, 2)
+			observer.Changed(0, subscription.MethodToolsChanged, "")
+			clients.hears(t, ` changed {"toolsListChanged":true}`)
+			processes.leave()
+			end(observer)
+			list.set(clients.Owner)
+			clients.hears(t, ` missed {`+all+`,"resourceSubscriptions":["a://1"]}`)
+			eventually(t, "no stream", func() bool { return clients.news.Streams() == 0 && len(processes.observers()) == 0 })
+			another := startPod(t, 3, list, tells)
+			list.set(clients.Owner, another.Owner)
+			another.observer(t, 2).Changed(1, subscription.MethodToolsChanged, "")
+			clients.hears(t, `user x changed {"toolsListChanged":true}`)
+		})
+	}
+}
+
 // observerOf waits for the observer of so many resources.
 func (p *pod) observerOf(t *testing.T, uris int) (found subscription.Observer) {
 	t.Helper()
@@ -140,7 +193,7 @@ func TestPodsWithoutNews(t *testing.T) {
 		})
 	})
 	clients, processes := startPod(t, 1, list, tells), startPod(t, 2, list, tells)
-	processes.leaving = true
+	processes.leave()
 	list.set(clients.Owner, processes.Owner, older.Owner)
 	clients.want("a://1")
 	if path := <-asked; path != Path {

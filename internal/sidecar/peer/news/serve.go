@@ -2,6 +2,7 @@ package news
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -59,6 +60,8 @@ func (n *News) serve(w http.ResponseWriter, r *http.Request) {
 	settling, cancel := context.WithTimeout(r.Context(), settleTimeout)
 	defer cancel()
 	changes := newHeard(len(wants))
+	id, leave := n.enter(changes)
+	defer leave()
 	running, stop, err := n.options.Hub.Observe(settling, wants, changes)
 	if err != nil {
 		front.RefusePlain(w, http.StatusServiceUnavailable, err.Error())
@@ -67,7 +70,7 @@ func (n *News) serve(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	n.asked.Add(int64(len(wants)))
 	defer n.asked.Add(-int64(len(wants)))
-	first := event{Begins: true}
+	first := event{Begins: true, Stream: id, Follows: n.end(r.URL.Query().Get(replacesParameter))}
 	for i := range running {
 		if running[i] {
 			first.Running = append(first.Running, i)
@@ -78,6 +81,31 @@ func (n *News) serve(w http.ResponseWriter, r *http.Request) {
 	if events.Flush() == nil {
 		events.Run(r.Context(), front.KeepAliveInterval, changes)
 	}
+}
+
+// replacesParameter is in the query of a request for news. It has the id of the stream that ends when this one has begun.
+const replacesParameter = "replaces"
+
+// enter gives a stream an id, until leave is called.
+func (n *News) enter(changes *heard) (id string, leave func()) {
+	id = rand.Text()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.open[id] = changes
+	return id, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.open, id)
+	}
+}
+
+// end ends a stream after all that it has to tell. The stream that replaces it tells of everything from now on. end reports
+// whether there was one that had not ended before.
+func (n *News) end(id string) bool {
+	n.mu.Lock()
+	changes := n.open[id]
+	n.mu.Unlock()
+	return changes != nil && changes.end()
 }
 
 var errNoRoom = errors.New("there is no room for what another pod wants")

@@ -85,11 +85,13 @@ func decodeWants(body []byte) ([]subscription.Want, error) {
 	return wants, nil
 }
 
-// event is one of a stream of news. The first one has Running, and no other. All others are about one Want of those that
+// event is one of a stream of news. The first one has the members before Of, and no other. All others are about one Want of those that
 // were asked for.
 type event struct {
 	Running []int    `json:"running,omitempty"` // the Wants for which there is a process
 	Begins  bool     `json:"begins,omitempty"`  // it is the first
+	Stream  string   `json:"stream,omitempty"`  // the id of the stream
+	Follows bool     `json:"follows,omitempty"` // the stream that it replaces has ended by that, with no gap between the two
 	Of      int      `json:"of"`
 	All     bool     `json:"all,omitempty"` // everything that the Want asks for may have changed
 	Lists   []string `json:"lists,omitempty"`
@@ -109,7 +111,7 @@ func (e *event) running(wants int) []bool {
 
 // sink takes what a stream of news says.
 type sink interface {
-	begin(running []bool)
+	begin(first *event)
 	tell(of int, changed subscription.Filter)
 	tellMissed(of int)
 }
@@ -131,7 +133,7 @@ func read(stream io.Reader, wants int, to sink) error {
 		case e.Begins != first:
 			return fmt.Errorf("%w: the first one, and no other, begins it", errNews)
 		case first:
-			to.begin(e.running(wants))
+			to.begin(&e)
 			continue
 		case e.Of < 0 || e.Of >= wants:
 			return fmt.Errorf("%w: it is of what was not asked for", errNews)

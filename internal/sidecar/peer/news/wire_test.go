@@ -22,8 +22,8 @@ type noted struct {
 	all   []string
 }
 
-func (n *noted) begin(running []bool) {
-	if n.begun || len(running) != n.wants {
+func (n *noted) begin(first *event) {
+	if n.begun || len(first.running(n.wants)) != n.wants {
 		panic("begun twice, or with another number of wants")
 	}
 	n.begun = true
