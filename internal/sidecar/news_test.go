@@ -235,6 +235,46 @@ func TestNewsOfAPodThatComesBack(t *testing.T) {
 	hears.hears(itemURI+"a", func() { again.callTool(g, "", "touch", "a") })
 }
 
+// A pod that drains tells of changes until it ends: its sessions go on. Clients hear that everything may have changed when it
+// is gone, because its last news may be lost.
+func TestNewsOfAPodThatDrains(t *testing.T) {
+	t.Parallel()
+	for name, isShared := range map[string]bool{"2026-07-28 only": false, "one process, sessions only": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &guard{t: t}
+			replicas := newsReplicas(t, 2, g, name)
+			hears := replicas[0].listenAt(g, "", `"resourceSubscriptions":["`+itemURI+`a"]`)
+			replicas[0].awaitStreams(t, 1)
+			session := at(t, replicas[1])
+			session.open(t)
+			if isShared {
+				hears.wants(itemURI + "a")
+			} else {
+				hears.hears(itemURI+"a", func() { session.touch(t, "nothing") }) // the process has started
+			}
+			enlist(t, 2, replicas, 2, func(i int, pod *adapterapi.PeerPod) { pod.Terminating = i == 1 })
+			replicas[1].Drain()
+			hears.hears(itemURI+"a", func() { session.touch(t, "a") })
+			if err := session.delete(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			<-replicas[1].Drained()
+			replicas[0].awaitStreams(t, 0)
+			enlist(t, 3, replicas, 1, nil)
+			hears.wants(itemURI + "a")
+		})
+	}
+}
+
+// touch changes a resource of the server matrix.
+func (c *client) touch(t *testing.T, key string) {
+	t.Helper()
+	if err := c.expect(t.Context(), call(1, "touch", `"key":"`+key+`"`), "touched"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // However many clients listen, there is one stream from each other pod, and none when all have gone.
 func TestNewsStreams(t *testing.T) {
 	t.Parallel()

@@ -180,13 +180,12 @@ func (p *Principals) Refuse() {
 	p.refusing = true
 	all := p.allLocked()
 	p.mu.Unlock()
-	p.common.hub.refuse()
 	for _, server := range all {
 		server.Refuse()
 	}
 }
 
-// Drain is that of each Server.
+// Drain is that of each Server. Other pods hear of changes until all processes have ended.
 func (p *Principals) Drain(ctx context.Context) {
 	p.mu.Lock()
 	p.closed = true
@@ -200,6 +199,7 @@ func (p *Principals) Drain(ctx context.Context) {
 		draining.Go(func() { server.Drain(ctx) })
 	}
 	draining.Wait()
+	p.common.hub.refuse()
 }
 
 // Close is Drain that waits for nothing.
