@@ -56,7 +56,7 @@ test-integration: race-note ## Run the tests against a real API server and kube-
 	@$(TEST) integration -- $(GO_TEST_FLAGS)
 
 .PHONY: test-long
-test-long: race-note ## Run the proofs that take too long for make test and for CI. Maintainers run them before a release.
+test-long: race-note ## Run the tests that take too long for make test and for CI.
 	@$(TEST) long -- $(GO_TEST_FLAGS)
 
 # value keeps make from expanding the dollars of the regular expression.

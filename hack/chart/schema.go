@@ -108,8 +108,8 @@ func schemaOfStruct(of reflect.Type) (map[string]any, error) {
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}, nil
 }
 
-// orNull has a schema take null, too. The chart leaves such a field to the manager: null in a file of values is how
-// users take back what another file sets.
+// orNull has a schema accept null, too. With null, the manager uses its own default: a user can undo in one values file
+// what an earlier values file sets.
 func orNull(schema map[string]any) map[string]any {
 	switch types := schema["type"].(type) {
 	case string:

@@ -23,7 +23,7 @@ const ownNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespac
 
 // terms numbers managers: each higher than all before it, so that adapters can tell the lists of a former one. The number
 // is the time at which the Lease was created, in seconds, and how often the Lease has changed hands since. A new Lease
-// counts from 0, and adapters may have lists of a leader of the one before: pods outlive the operator's namespace. The new
+// counts from 0, and adapters may have lists of a leader of the one before: pods outlive the manager's namespace. The new
 // Lease is younger by more seconds than the other one had leaders, and the API server's clock has both times.
 //
 // A manager without leader election counts itself in the same Lease, without holding it: leader election may have been
@@ -73,7 +73,7 @@ func (t *terms) count(ctx context.Context, start time.Time) (*coordinationv1.Lea
 	case apierrors.IsNotFound(err):
 		err = t.writer.Create(ctx, lease)
 	case err == nil:
-		// A manager that could not write the Lease has gone by the time.
+		// An earlier manager that could not write the Lease used its start time as its term.
 		elapsed := int64(start.Sub(lease.CreationTimestamp.Time) / time.Second)
 		lease.Spec.LeaseTransitions = new(max(transitions(lease)+1, int32(min(max(elapsed, 0), math.MaxInt32/2))))
 		err = t.writer.Update(ctx, lease)

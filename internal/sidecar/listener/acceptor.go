@@ -16,7 +16,7 @@ import (
 type acceptor struct {
 	net.Listener
 	conns  *connections
-	refuse func(*net.TCPConn) // tells the client that there is no room; nil if no client would understand it
+	refuse func(*net.TCPConn) // answers a client for whose connection there is no room; nil closes it without an answer, as below TLS
 
 	accepted  chan accepted
 	closed    chan struct{}

@@ -245,7 +245,7 @@ func connOf(of net.Conn) (*conn, bool) {
 	return c, ok
 }
 
-// refuse tells a client that there is no room. The client may not have sent a request yet.
+// refuse answers 503 to a client when the server has no room for its connection. The client may not have sent a request yet.
 func refuse(tcp *net.TCPConn) {
 	_ = tcp.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = tcp.Write([]byte("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 47\r\n\r\n" +

@@ -11,7 +11,8 @@ import (
 
 // ByGroup implements edge.Locator. One pod keeps the state for a group of callers: the first home of the group. Without a
 // list that is this pod. If a home cannot be reached, the next one takes its place, as if the list had lost it, and
-// this pod if there is none. All homes share one patience: when it is over, the client gets 503. A home that refuses the request has answered it: another one would begin with a second state.
+// this pod if there is none. All homes share one patience: when it is over, the client gets 503. A home that refuses the
+// request has answered it: another home would begin with a second state.
 func (t *Router) ByGroup(w http.ResponseWriter, r *edge.Request, of func(*edge.Request) string) bool {
 	homes := t.listed()
 	listens := isListen(r) // which may last until there are other homes

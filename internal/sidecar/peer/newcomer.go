@@ -95,9 +95,10 @@ func (n *newcomer) tryFree(until time.Time) bool {
 	return false
 }
 
-// wait waits until then for a slot of this pod, and for a list with others that have one. At the end it tries all once
-// more: no list says that a session has just ended. But half of the time that is left is for an idle session to end. If this pod begins to drain meanwhile, it tries the others at once, and goes on
-// to wait for one of them. A drain waits for its newcomers. One that comes later does not wait.
+// wait waits until then for a slot of this pod, and for a list with others that have one. At the end it tries all pods
+// once more, because no list says that a session has just ended. These attempts get half of the time that is left. The
+// other half is for an idle session to end. If this pod begins to drain meanwhile, the newcomer tries the others at once,
+// and goes on to wait for one of them. A drain waits for its newcomers. One that comes later does not wait.
 func (n *newcomer) wait(until time.Time, next <-chan struct{}) (slot *session.Slot, placed bool) {
 	if n.in.Draining().Err() != nil {
 		return nil, false

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Resume continues a stream after the event with the id. A general stream also takes what came while it had no reader. If the stream has a reader, the new
-// one replaces it: the client that comes back has lost its connection, even if the adapter has
-// not noticed yet, and no other client knows the session.
+// Resume continues a stream after the event with the id. A general stream also takes what came while it had no reader. If
+// the stream has a reader, the new one replaces it: the client that comes back has lost its connection, even if the adapter
+// has not noticed yet, and no other client knows the session.
 func (s *Session) Resume(lastEventID string) (*Stream, error) {
 	number, seq, ok := parseEventID(lastEventID)
 	if !ok {

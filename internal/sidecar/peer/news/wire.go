@@ -85,8 +85,8 @@ func decodeWants(body []byte) ([]subscription.Want, error) {
 	return wants, nil
 }
 
-// event is one of a stream of news. The first one has the members before Of, and no other. All others are about one Want of those that
-// were asked for.
+// event is one of a stream of news. The first event has only the members before Of. Every other event is about one of the
+// Wants that were asked for.
 type event struct {
 	Running []int    `json:"running,omitempty"` // the Wants for which there is a process
 	Begins  bool     `json:"begins,omitempty"`  // it is the first
