@@ -147,7 +147,7 @@ func isAnswer(message, id []byte) bool {
 	return err == nil && envelope.Kind == rpc.Response && rpc.SameID(envelope.ID.Of(message), id)
 }
 
-// longestExcerpt is how much of a body that is no message goes into an error text.
+// longestExcerpt is how much of a body that is not a message goes into an error text.
 const longestExcerpt = 512
 
 // errorIn is the answer to a call whose response is an HTTP error: the error in the body, if that is

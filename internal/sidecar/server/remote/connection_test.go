@@ -121,5 +121,5 @@ func newPipeServer(t *testing.T, handler http.Handler) *Server {
 // pipeStateful is a connection to such a server.
 func pipeStateful(t *testing.T, handler http.Handler) *Stateful {
 	t.Helper()
-	return &Stateful{link: newLink(newPipeServer(t, handler), nil)}
+	return newStateful(newPipeServer(t, handler), nil)
 }

@@ -24,14 +24,20 @@ func (s *Server) DialStateful(ctx context.Context, from *caller.Caller) (mux.Ser
 	if err := s.reach(ctx); err != nil {
 		return nil, err
 	}
-	return &Stateful{link: newLink(s, from)}, nil
+	return newStateful(s, from), nil
+}
+
+func newStateful(s *Server, from *caller.Caller) *Stateful {
+	return &Stateful{link: newLink(s, from), settled: make(chan struct{})}
 }
 
 // Stateful is one session with a server of Streamable HTTP.
 type Stateful struct {
 	*link
 	listening sync.Once
-	streams   atomic.Bool // the server is known to answer GET with a stream
+	settle    sync.Once
+	settled   chan struct{} // closed when the server has answered the first GET, or is not expected to
+	streams   atomic.Bool   // the server is known to answer GET with a stream
 	away      atomic.Bool // the server did not answer the last request
 
 	agreed struct { // with the server
@@ -61,6 +67,7 @@ func (c *Stateful) Send(ctx context.Context, sent session.Message) error {
 	switch string(message.Envelope.Method) {
 	case "notifications/initialized":
 		c.listening.Do(func() { go c.listen() })
+		c.awaitStream(ctx, ackWait)
 	case rpc.MethodCancelled:
 		if cancelled := c.find(message); cancelled != nil {
 			time.AfterFunc(cancelGrace, cancelled.cancel)

@@ -3,8 +3,11 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/onsi/gomega"
@@ -85,6 +88,76 @@ func TestStateful(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Many servers discard notifications while no stream is open for them. Users of the connection can wait for it.
+func TestAwaitStream(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"a stream":  func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/event-stream") },
+		"no stream": func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			waited, tooEarly := make(chan struct{}), make(chan bool, 1)
+			b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				switch {
+				case r.Method == http.MethodGet:
+					select {
+					case <-waited:
+						tooEarly <- true
+					case <-time.After(streamWait / 10):
+						tooEarly <- false
+					}
+					answer(w)
+					_ = http.NewResponseController(w).Flush()
+					if name == "a stream" {
+						<-r.Context().Done()
+					}
+				case strings.Contains(string(body), `"initialize"`):
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"x","version":"1"}}}`)
+				default:
+					w.WriteHeader(http.StatusAccepted)
+				}
+			}))
+			dialed, err := New(connectionOptions(b.URL("/mcp"))).DialStateful(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := converse(t, dialed)
+			c.ask(initializeBody)
+			began := time.Now()
+			c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			dialed.(*Stateful).AwaitStream(t.Context())
+			took := time.Since(began)
+			close(waited)
+			if within(t, "GET", tooEarly) && took < streamWait {
+				t.Errorf("waited %s, and the server has not answered yet", took)
+			}
+		})
+	}
+}
+
+// A server may answer GET only when it has an event.
+func TestAwaitStreamOfAServerThatDoesNotAnswer(t *testing.T) {
+	b := newBackend(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			<-r.Context().Done()
+		}
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	dialed, err := New(connectionOptions(b.URL("/mcp"))).DialStateful(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	converse(t, dialed).send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		dialed.(*Stateful).AwaitStream(t.Context())
+	}()
+	within(t, "end of the wait", waited)
+	within(t, "end of all waits", dialed.(*Stateful).settled)
 }
 
 // checkRequests looks at what the server saw of a session.

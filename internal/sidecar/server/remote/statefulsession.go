@@ -78,7 +78,7 @@ func (c *Stateful) leave() {
 // or may not, whatever versions it names (L-34). If certain is false, the server may say otherwise
 // when it is asked again. An error means that the server did not say.
 func (s *Server) Initializes(ctx context.Context) (does, certain bool, err error) {
-	c := &Stateful{link: newLink(s, nil)}
+	c := newStateful(s, nil)
 	defer c.end(session.ErrEnded)
 	id := []byte("0")
 	params := rpc.InitializeParams(front.Revision20251125, "{}", version.Get().Version)

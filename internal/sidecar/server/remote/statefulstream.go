@@ -102,12 +102,34 @@ func (c *Stateful) follow(ctx context.Context, flight *call, response *http.Resp
 	}
 }
 
+// streamWait is how long the server may take to answer the first GET. Some servers answer only when they have an event.
+const streamWait = 2 * time.Second
+
+// AwaitStream waits until the server has opened the stream for messages that belong to no call, or will not. Many servers
+// discard such messages while there is no stream, so a client must not rely on them before. AwaitStream waits no longer
+// than streamWait.
+func (c *Stateful) AwaitStream(ctx context.Context) { c.awaitStream(ctx, streamWait) }
+
+func (c *Stateful) awaitStream(ctx context.Context, wait time.Duration) {
+	patience := time.NewTimer(wait)
+	defer patience.Stop()
+	select {
+	case <-c.settled:
+	case <-patience.C:
+	case <-ctx.Done():
+	case <-c.live.Done():
+	}
+}
+
 // listen has the messages received that belong to no call, for as long as the connection lives and
 // the server has a stream for them.
 func (c *Stateful) listen() {
+	isSettled := func() { c.settle.Do(func() { close(c.settled) }) }
+	defer time.AfterFunc(streamWait, isSettled).Stop()
 	var at place
 	for {
 		stream, again := c.open(c.live, at.id, c.lastHeader())
+		isSettled()
 		switch {
 		case stream != nil:
 			err := c.read(stream, nil, &at)

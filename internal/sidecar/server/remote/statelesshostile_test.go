@@ -295,10 +295,10 @@ func TestStatelessServerAwayAfterRefusal(t *testing.T) {
 	})
 }
 
-// What is no message is not sent.
+// What is not a message is not sent.
 func TestSendChecksMessages(t *testing.T) {
 	for name, server := range map[string]mux.Server{
-		"stateful":  &Stateful{link: newLink(&Server{}, nil)},
+		"stateful":  newStateful(&Server{}, nil),
 		"stateless": &Stateless{link: newLink(&Server{}, nil)},
 	} {
 		if err := server.Send(t.Context(), session.Message{Bytes: []byte(`{"jsonrpc"`)}); err == nil {

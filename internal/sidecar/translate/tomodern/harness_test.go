@@ -45,6 +45,7 @@ type script struct {
 	refuse  func(session.Message) error // says what becomes of a message, if it is set
 	receive func(session.Message)
 	ended   func(error)
+	stream  chan struct{} // closed when its notifications have a stream; nil if they need none
 
 	mu     sync.Mutex
 	sent   []session.Message // and not taken
@@ -92,6 +93,17 @@ func (p *script) Serve(receive func(session.Message), ended func(error)) {
 }
 
 func (p *script) Close() { p.end(errPlayed) }
+
+// AwaitStream is what connections with HTTP servers have.
+func (p *script) AwaitStream(ctx context.Context) {
+	if p.stream == nil {
+		return
+	}
+	select {
+	case <-p.stream:
+	case <-ctx.Done():
+	}
+}
 
 func (p *script) end(reason error) {
 	p.mu.Lock()

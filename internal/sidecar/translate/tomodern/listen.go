@@ -74,7 +74,8 @@ func (s *Server) listenAt(ctx context.Context, p *process, to sessionless.Recipi
 		l.complete()
 		return nil
 	}
-	switch err := s.enter(l, p); {
+	subscriber, err := s.enter(l, p)
+	switch {
 	case errors.Is(err, errGone):
 		return err
 	case err != nil:
@@ -90,11 +91,13 @@ func (s *Server) listenAt(ctx context.Context, p *process, to sessionless.Recipi
 			return fmt.Errorf("wait for the server to agree to a subscription: %w", ctx.Err())
 		}
 	}
+	subscriber.awaitStream(ctx)
 	return s.open(l)
 }
 
-// enter adds a client's subscription, and has the process subscribe to new resources.
-func (s *Server) enter(l *listen, p *process) error {
+// enter adds a client's subscription, and has the group's subscriber subscribe to new resources. It returns the
+// subscriber, which is the process if the group had none.
+func (s *Server) enter(l *listen, p *process) (*process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := l.group
@@ -107,11 +110,11 @@ func (s *Server) enter(l *listen, p *process) error {
 	}
 	switch {
 	case s.closed:
-		return fault.ErrDraining
+		return nil, fault.ErrDraining
 	case len(g.topics)+added > s.options.Limits.URIs, size > topicBytes:
-		return errURIs
+		return nil, errURIs
 	case g.subscriber == nil && p.DeadLocked() != nil:
-		return errGone
+		return nil, errGone
 	case g.subscriber == nil:
 		g.takeOverLocked(p)
 	}
@@ -127,7 +130,7 @@ func (s *Server) enter(l *listen, p *process) error {
 		t.users++
 		l.topics = append(l.topics, t)
 	}
-	return nil
+	return g.subscriber, nil
 }
 
 // open acknowledges a client's subscription (N-02), without resources that the process did not

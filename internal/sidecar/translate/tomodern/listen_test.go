@@ -68,6 +68,30 @@ func TestListen(t *testing.T) {
 	})
 }
 
+// Servers discard notifications while there is no stream for them, so clients must not rely on a subscription before.
+func TestListenAwaitsTheStream(t *testing.T) {
+	for name, filter := range map[string]string{"lists": `"toolsListChanged":true`, "resources": `"resourceSubscriptions":["a://x"]`} {
+		t.Run(name, func(t *testing.T) {
+			play(t, nil, func(p *script) { agree(p); p.stream = make(chan struct{}) }, func(s *stage) {
+				first := s.post(mute, "subscriptions/listen", `"notifications":{`+filter+`},`)
+				second := s.post(mute, "subscriptions/listen", `"notifications":{`+filter+`},`)
+				first.want()
+				second.want()
+				close(s.process(1).stream)
+				first.want(acknowledged(`{` + filter + `}`))
+				second.want(acknowledged(`{` + filter + `}`))
+
+				s.process(1).end(errPlayed) // another process takes over
+				first.want(acknowledged(`{` + filter + `}`))
+				close(s.process(2).stream)
+				if got := first.got(); len(got) != 2 { // what may have changed meanwhile
+					t.Errorf("got %s", got)
+				}
+			})
+		})
+	}
+}
+
 // N-02: what the server does not have is left out, and if that is all, it is over.
 func TestListenToNothing(t *testing.T) {
 	bare := func(p *script) {
@@ -261,7 +285,7 @@ func TestListenAtEndedProcess(t *testing.T) {
 		s.process(1).end(errPlayed)
 		synctest.Wait()
 		l := &listen{to: &answers{}, group: g, filter: subscription.Filter{Lists: subscription.Set{true}}}
-		if err := s.server.enter(l, w); !errors.Is(err, errGone) {
+		if _, err := s.server.enter(l, w); !errors.Is(err, errGone) {
 			t.Errorf("got error %v", err)
 		}
 		if len(g.listens) != 0 {

@@ -107,6 +107,13 @@ func (p *process) initialize(ctx context.Context) error {
 	return nil
 }
 
+// awaitStream waits until notifications of the process arrive, if they need a stream of their own.
+func (p *process) awaitStream(ctx context.Context) {
+	if server, ok := p.child.(interface{ AwaitStream(ctx context.Context) }); ok {
+		server.AwaitStream(ctx)
+	}
+}
+
 // usedLocked says whether the end of the process would be noticed by a client.
 func (p *process) usedLocked() bool {
 	return p.inFlight > 0 || p.asking != nil || p.group.subscriber == p && len(p.group.listens) > 0

@@ -105,6 +105,7 @@ func (g *group) takeOverLocked(p *process) {
 		for _, answered := range asked { // which all have the same time
 			_ = p.agreed(answered) // or else the client misses changes of one resource
 		}
+		p.awaitStream(p.server.ctx)
 		g.server.mu.Lock()
 		defer g.server.mu.Unlock()
 		if g.subscriber == p {
