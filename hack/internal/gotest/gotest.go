@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -163,8 +164,12 @@ type key struct{ pkg, test string }
 type trouble struct {
 	failed   []string // tests whose parents have not ended
 	failures []Failure
-	races    strings.Builder // reports in the output of tests that passed
+	// The runtime's reports in the output of tests that passed: a report goes to the test that wrote last.
+	races, crashes strings.Builder
 }
+
+// crash is how the runtime begins to report why the program ends.
+var crash = regexp.MustCompile(`(?m)^(panic|fatal error|SIGQUIT): `)
 
 func newReading(progress io.Writer) *reading {
 	return &reading{
@@ -240,8 +245,11 @@ func (r *reading) testEnded(e event) {
 	switch e.Action {
 	case "pass":
 		r.result.Passed++
-		if strings.Contains(output, "DATA RACE") {
-			t.races.WriteString(output) // of another test, perhaps: the report goes to the one that wrote last
+		switch {
+		case strings.Contains(output, "DATA RACE"):
+			t.races.WriteString(output)
+		case crash.MatchString(output):
+			t.crashes.WriteString(output)
 		}
 	case "skip":
 		r.result.Skipped++
@@ -297,6 +305,7 @@ func (r *reading) packageEnded(e event) {
 // they hang or the program crashed, and what is the fault of no single test.
 func (r *reading) packageFailed(e event, own string) {
 	t := r.trouble(e.Package)
+	own = t.crashes.String() + own
 	var unfinished []string
 	for at := range r.output {
 		if at.pkg == e.Package && at.test != "" {

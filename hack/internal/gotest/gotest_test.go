@@ -114,6 +114,22 @@ func TestRacesAreShown(t *testing.T) {
 	}
 }
 
+// The report of a crash goes to the test that wrote last, which may have passed. It belongs to those that hang.
+func TestCrashesAreShown(t *testing.T) {
+	r := newReading(io.Discard)
+	for _, e := range []event{
+		{Action: "run", Package: "p", Test: "TestHangs"}, {Action: "run", Package: "p", Test: "TestB"},
+		{Action: "output", Package: "p", Test: "TestB", Output: "panic: test timed out after 10m0s\n"},
+		{Action: "output", Package: "p", Test: "TestB", Output: "goroutine 1 [running]:\n"}, {Action: "pass", Package: "p", Test: "TestB"},
+		{Action: "output", Package: "p", Output: "FAIL\tp\t600s\n"}, {Action: "fail", Package: "p"},
+	} {
+		r.take(e)
+	}
+	if got := r.result.Failures; len(got) != 1 || got[0].Test != "TestHangs" || !strings.Contains(got[0].Output, "goroutine 1 [running]") {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // With -count a test comes again under its name: what failed in one round hides nothing of
 // another.
 func TestEveryRoundCounts(t *testing.T) {
