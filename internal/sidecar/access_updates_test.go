@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/slipway-mcp/slipway/internal/adapterapi"
+	"github.com/slipway-mcp/slipway/test/hang"
 )
 
 const itemURI = "matrix://item/"
@@ -66,12 +68,23 @@ func subscriberHears(g *guard, url, token string, change func()) (keys []string)
 	change()
 	touch("a")
 	touch("b")
-	for !slices.Contains(keys, "b") {
-		line, err := events.ReadString('\n')
-		if err != nil {
-			g.t.Fatalf("the stream ends after %v: %v", keys, err)
+	heard := make(chan []string, 1)
+	go func() {
+		var keys []string
+		for !slices.Contains(keys, "b") {
+			line, err := events.ReadString('\n')
+			if err != nil {
+				g.t.Errorf("the stream ends after %v: %v", keys, err)
+				break
+			}
+			keys = append(keys, updatesIn(line)...)
 		}
-		keys = append(keys, updatesIn(line)...)
+		heard <- keys
+	}()
+	select {
+	case keys = <-heard:
+	case <-time.After(hang.Guard):
+		g.t.Fatal("there is no update of b")
 	}
 	return keys
 }
