@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The main job of Slipway, from a bare machine to a tool's answer: brings up a cluster,
-# installs the operator, applies an MCPServer, waits until it is Ready and calls one of
+# installs Slipway, applies an MCPServer, waits until it is Ready and calls one of
 # its tools, with kubectl mcp and from a pod. What is there already is used, so a second run is quick.
 #
 #   hack/demo.sh IMG_PREFIX VERSION
@@ -38,14 +38,14 @@ PATH=$binaries:$PATH
 step "bring up the cluster" go run ./test/cluster up
 KUBECONFIG=$(go run ./test/cluster kubeconfig)
 export KUBECONFIG
-step "build the images of the operator" go run ./hack/images --prefix "$prefix" --version "$version"
+step "build the images" go run ./hack/images --prefix "$prefix" --version "$version"
 step "build the image of the MCP server" go run ./hack/images --demo --prefix "$prefix" --version "$version"
 step "load the images into the cluster" go run ./test/cluster load dist/images/manager.tar dist/images/adapter.tar dist/images/demo.tar
 step "build kubectl mcp" go build -o dist/kubectl-mcp ./cmd/kubectl-mcp
 PATH=$PWD/dist:$PATH
 step "write dist/install.yaml" hack/installer.sh "$prefix" "$version"
-step "install the operator" kubectl apply --server-side --force-conflicts -f dist/install.yaml
-step "wait for the operator" kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s
+step "install Slipway" kubectl apply --server-side --force-conflicts -f dist/install.yaml
+step "wait for the manager" kubectl -n slipway-system rollout status deployment/slipway-manager --timeout=120s
 
 manifest() {
   cat <<YAML

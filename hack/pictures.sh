@@ -44,13 +44,15 @@ hack/installer.sh "$prefix" "$version"
 go build -o "$work/kubectl-mcp" ./cmd/kubectl-mcp
 go build -o "$work/record" ./hack/record
 
+kubectl apply --server-side --force-conflicts -f dist/install.yaml
+kubectl -n slipway-system rollout status deployment slipway-manager --timeout=120s
+
 delete_namespace
 kubectl create namespace "$namespace"
 kubectl label namespace "$namespace" pod-security.kubernetes.io/enforce=restricted
 
 session=$work/session
 mkdir "$session"
-cp dist/install.yaml "$session/install.yaml"
 cat >"$session/greeter.yaml" <<YAML
 apiVersion: mcp.slipway.dev/v1alpha1
 kind: MCPServer
