@@ -225,7 +225,7 @@ const (
 // Reasons of Reconciling, which otherwise carries the reason of the condition it
 // waits for.
 const (
-	// ReasonProgressing: objects are being brought to what the spec asks for.
+	// ReasonProgressing: the manager is still applying the spec, or a rollout is in progress.
 	ReasonProgressing = "Progressing"
 
 	// ReasonImageUnresolved: the image's command is not known, and there is no

@@ -29,7 +29,7 @@ func bindOptions(flags *flag.FlagSet, o *options) {
 	flags.StringVar(&o.accessFile, "access-file", "", "`file` with an access document in JSON, without a signature, which authorizes callers; for an adapter without a manager; the adapter reads it again when it changes; without it every caller can call everything")
 	flags.StringVar(&o.podUID, "pod-uid", "", "UID of this pod, for session ids")
 	flags.StringVar(&o.podIP, "pod-ip", "", "address of this pod, for session ids")
-	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds sessions that end, failures that repeat themselves and all that servers write to their output and is no message; more than 1 adds nothing yet")
+	flags.IntVar(&o.verbosity, "verbosity", 0, "how much is logged, from 0 to 5: 1 adds ended sessions, repeated failures, and output of servers that is not MCP; more than 1 adds nothing yet")
 }
 
 func (o *options) addServerUIDs(list string) error {

@@ -42,6 +42,6 @@ const (
 	Busy Reason = "Busy"
 	// NoRoom: there is no room for another process. It says nothing of the server.
 	NoRoom Reason = "NoRoom"
-	// Broken: the server answers, and not as an MCP server does.
+	// Broken: the server responds, but not with valid MCP.
 	Broken Reason = "Broken"
 )

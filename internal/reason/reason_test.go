@@ -58,7 +58,7 @@ func TestAdvice(t *testing.T) {
 		"nothing to do":              {mcpv1alpha1.ConditionVerified, mcpv1alpha1.ReasonVerified, ""},
 		"not known":                  {mcpv1alpha1.ConditionVerified, "Later", ""},
 		"by the condition it is of":  {mcpv1alpha1.ConditionReconciling, mcpv1alpha1.ReasonImageUnresolved, "Set spec.command, and the manager no longer needs the registry. See Image and command."},
-		"of another condition by it": {mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ReasonImageUnresolved, "Correct spec.image, or push the image. Check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have registry credentials."},
+		"of another condition by it": {mcpv1alpha1.ConditionAccepted, mcpv1alpha1.ReasonImageUnresolved, "Do the step that the message names: correct spec.image, or push the image; check spec.image and spec.imagePullSecrets, or set spec.command if only the nodes have registry credentials."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Advice(test.condition, test.reason); got != test.want {

@@ -25,7 +25,7 @@ const (
 	CorrectImage     Remedy = "correct spec.image"
 	CheckPullSecrets Remedy = "check spec.image, and spec.imagePullSecrets if the registry is private"
 	CheckRegistry    Remedy = "check spec.image, and that the node can reach the registry"
-	BringImage       Remedy = "load the image onto the node, or change spec.imagePullPolicy, which is Never"
+	BringImage       Remedy = "load the image onto the node, or change spec.imagePullPolicy from Never"
 	CheckRuntime     Remedy = "check the image and the node's container runtime"
 	SignImage        Remedy = "sign the image as the node's signature policy requires"
 	BringAdapter     Remedy = "set spec.imagePullSecrets if the adapter's registry is private, or ask your platform team to make the adapter's image available to the nodes"
@@ -41,7 +41,7 @@ const (
 	CheckPortLater Remedy = "if this lasts, check the port in spec.transport"
 	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on 127.0.0.1"
 
-	OtherPorts        Remedy = "change the server's ports: 16270, 16271 and 16272 belong to the adapter in the same pod"
+	OtherPorts        Remedy = "configure the server to listen on other ports than 16270, 16271 and 16272, which the adapter in the same pod uses"
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
 
 	MoreSessions Remedy = "if clients are refused too, raise spec.session.maxPerPod or spec.replicas"
@@ -61,15 +61,20 @@ func (r Remedy) Sentence() string { return strings.ToUpper(string(r[:1])) + stri
 
 var field = regexp.MustCompile(`spec(\.\w+)+`)
 
-// anyOf is the advice that one of the remedies helps, in Markdown. The message of the condition says
-// which.
+// anyOf is the advice to use one of the remedies, in Markdown. The message of the condition says which.
 func anyOf(choices ...Remedy) string {
-	sentences := make([]string, len(choices))
-	for i, choice := range choices {
-		sentences[i] = field.ReplaceAllString(choice.Sentence(), "`$0`")
+	if len(choices) == 1 {
+		return markdown(choices[0].Sentence())
 	}
-	return strings.Join(sentences, " ")
+	steps := make([]string, len(choices))
+	for i, choice := range choices {
+		steps[i] = markdown(string(choice))
+	}
+	return "Do the step that the message names: " + strings.Join(steps, "; ") + "."
 }
+
+// markdown marks the names of fields in a text.
+func markdown(text string) string { return field.ReplaceAllString(text, "`$0`") }
 
 // Split takes the remedy out of the message of a condition: it returns what is the case, and what to do.
 // If the message has no remedy, the advice is that for its reason.

@@ -78,7 +78,7 @@ func available() []Row {
 			"Wait. If it takes too long, run `kubectl describe pod`.",
 		},
 		{
-			condition, []string{mcpv1alpha1.ReasonPodsNotCreated}, "False, Reconciling; an Event after a minute",
+			condition, []string{mcpv1alpha1.ReasonPodsNotCreated}, "False. Reconciling, or Stalled if Accepted is False. For a quota or policy, an Event after a minute",
 			"the API server refuses to create the pods, because of a quota or Pod Security; or Accepted is not True, so Slipway has no pod template yet",
 			"Raise the quota, change the security contexts, or fix what Accepted reports.",
 		},
@@ -106,7 +106,7 @@ func available() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonServerSilent}, "False, Stalled after the second time",
 			"the process runs but does not answer, or no process listens on the port. A new process has `session.startTimeout` for its first answer. " +
-				"If the process printed something else to standard output, the message has the first line",
+				"If the process printed text that is not MCP to standard output, the message has the first line of this text",
 			anyOf(CheckTransport, CheckPort) + " If the server only needs more time to start, raise `spec.session.startTimeout`.",
 		},
 		{
@@ -172,7 +172,7 @@ func enforced() []Row {
 		{
 			condition, []string{mcpv1alpha1.ReasonAccessNotEnforced}, "False, Stalled; Ready is False, too",
 			"one of two problems. A ready pod has an adapter that is too old to enforce rules: anyone who can reach this pod can call every tool. " +
-				"Or the adapters cannot load the rules, usually because the rules are too large: pods keep enforcing the last rules that they loaded. If these allow more than the spec, for example because `auth` is new, the pods refuse every client",
+				"Or the adapters cannot load the new rules, usually because the new rules are too large. If the old rules are at least as strict as the spec, the pods keep enforcing the old rules. If the old rules allow more, for example because `auth` is new, the pods refuse every client",
 			anyOf(ReplacePods, ShrinkAccess, CorrectAccess),
 		},
 	}

@@ -77,7 +77,7 @@ var _ = Describe("A server that changes", Label("disruptive"), func() {
 		}
 		Expect(cluster.Create(ctx, autoscaler)).To(Succeed())
 		awaitReplicas(ctx, server, 2)
-		// The operator applies the server's objects again, and the number stays.
+		// The manager applies the server's objects again, and the number stays.
 		change(ctx, server, func(spec *mcpv1alpha1.MCPServerSpec) { spec.Env = []corev1.EnvVar{{Name: "EDITION", Value: "second"}} })
 		awaitReplicas(ctx, server, 2)
 		Expect(*server.Spec.Replicas).To(BeEquivalentTo(2))

@@ -82,7 +82,7 @@ func brokenServers() []brokenServer {
 			repairSpec: overHTTP(3000),
 		},
 		{
-			name: "wrong-transport", spec: func(s *spec) { serveHTTP(s); overSSE(3000)(s) }, cause: "the server answers, and not as an MCP server does", fix: reason.CheckEndpoint.Sentence(),
+			name: "wrong-transport", spec: func(s *spec) { serveHTTP(s); overSSE(3000)(s) }, cause: "the server responds, but not with valid MCP", fix: reason.CheckEndpoint.Sentence(),
 			repairSpec: overHTTP(3000),
 		},
 		{

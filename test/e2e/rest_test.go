@@ -54,7 +54,7 @@ var _ = Describe("At rest", Label("slow"), func() {
 	})
 })
 
-// versions are the resource versions of everything that the operator writes, its Events
+// versions are the resource versions of everything that the manager writes, its Events
 // included, and the annotations of pods. All else of pods, and their Events, are the kubelet's.
 func versions(ctx context.Context, namespace string) map[string]string {
 	GinkgoHelper()

@@ -50,7 +50,7 @@ var _ = Describe("A stdio server", Label("smoke"), func() {
 		Eventually(kubelet).WithContext(ctx).Should(Receive(&without))
 		AddReportEntry("the same pod without the operator", without.Round(time.Millisecond).String())
 		// On a machine that others use, the kubelet alone may take longer than is promised. The
-		// operator may not.
+		// manager may not.
 		Expect(took).To(BeNumerically("<=", max(promise.Ready, without+promise.Ready/2)))
 	})
 

@@ -158,7 +158,7 @@ var _ = Describe("Sessions", Label("sessions"), func() {
 		first, _ := open(ctx, server), open(ctx, server)
 		_, err := tryOpen(ctx, server)
 		Expect(err).To(MatchError(Or(ContainSubstring("503"), ContainSubstring("Service Unavailable"))))
-		// The operator looks again, in a slot of its own: a process more is started, and no
+		// The manager looks again, in a slot of its own: a process more is started, and no
 		// client can have been the reason.
 		pod := onlyPod(ctx, server)
 		before := 0

@@ -6,10 +6,10 @@
 //
 // Labels say what a spec is about and what it costs: smoke (a server works), sessions
 // (who shares what, and what happens when something dies), disruptive (rollouts,
-// broken servers, and changes of the operator itself), slow (minutes), firstuse (servers
+// broken servers, and changes of the manager itself), slow (minutes), firstuse (servers
 // from npm that people run first, slow starts and failing processes), nodes (what needs two
 // nodes: they are drained and lost), replicas (many clients of several pods, which are replaced,
-// scaled and killed), chaos (all of that by chance, for ten minutes or SLIPWAY_CHAOS), helm (the operator is
+// scaled and killed), chaos (all of that by chance, for ten minutes or SLIPWAY_CHAOS), helm (the manager is
 // installed, upgraded and uninstalled with Helm, which is built for that).
 package e2e
 
@@ -26,7 +26,7 @@ import (
 // The environment that `make test-e2e` sets.
 var (
 	installer = os.Getenv("INSTALLER")     // what make build-installer wrote
-	prefix    = os.Getenv("IMG_PREFIX")    // what the operator's images are called
+	prefix    = os.Getenv("IMG_PREFIX")    // what the manager's images are called
 	version   = os.Getenv("SLIPWAY_BUILD") // and their version
 )
 
@@ -77,6 +77,6 @@ var _ = AfterSuite(func(ctx context.Context) {
 	if cluster == nil {
 		return
 	}
-	// The operator stays, because the owner of the cluster may use it.
+	// The manager stays, because the owner of the cluster may use it.
 	cluster.deleteNamespaces(ctx)
 })

@@ -370,7 +370,7 @@ func scaleManager(ctx context.Context, replicas int) {
 	Eventually(managers).WithContext(ctx).WithTimeout(takesToRollOut).Should(And(HaveLen(replicas), WithTransform(arePodsReady, BeTrue())))
 }
 
-// rotateKeys has the operator rotate the server's keys, and waits until it is done.
+// rotateKeys has the manager rotate the server's keys, and waits until it is done.
 func rotateKeys(ctx context.Context, server *mcpv1alpha1.MCPServer) {
 	GinkgoHelper()
 	current := func() string {

@@ -293,7 +293,7 @@ func (s *raw) read(response *http.Response, each func(*message, string) error) (
 func parse(text []byte) (*message, error) {
 	m := new(message)
 	if err := json.Unmarshal(text, m); err != nil {
-		return nil, wrong("%.200q is no message: %v", text, err)
+		return nil, wrong("%.200q is not a message: %v", text, err)
 	}
 	return m, nil
 }

@@ -43,7 +43,7 @@ var argocdCases = map[string]struct {
 	"scaled_to_zero":            {row: "scaled to zero"},
 }
 
-// The objects that the health check of Argo CD is tested with are what the operator writes.
+// The objects that the health check of Argo CD is tested with are what the manager writes.
 func TestTestDataOfArgoCD(t *testing.T) {
 	directory := filepath.Join(argocdDirectory, "testdata")
 	for name, test := range argocdCases {

@@ -226,7 +226,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the adapter's port is taken": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(1, "Error", portIsTaken) },
 			want: "PodsNotReady", with: reconciling,
-			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "change the server's ports: 16270, 16271 and 16272", "-c mcp-adapter"},
+			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "listen on other ports than 16270, 16271 and 16272", "-c mcp-adapter"},
 		},
 		"the adapter's port is taken, and its hook fails": {
 			pod: func(p *corev1.Pod) {
@@ -276,7 +276,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		},
 		"the server speaks something else": {
 			result: reported(adapterapi.Broken, "invalid character 'H'"),
-			want:   "ServerIncompatible", with: stalled, words: []string{"not as an MCP server does: invalid character 'H'; check that spec.transport matches the server"},
+			want:   "ServerIncompatible", with: stalled, words: []string{"not with valid MCP: invalid character 'H'; check that spec.transport matches the server"},
 		},
 		"the HTTP server has another path": {
 			change: func(o *Observed) { o.Server.Spec.Transport.Type = mcpv1alpha1.TransportStreamableHTTP },
@@ -443,15 +443,15 @@ func TestAvailableOfSeveralPods(t *testing.T) {
 		},
 		"the Deployment has not heard": {
 			func(o *Observed) { o.Deployment.Generation++ },
-			"True/Available Reconciling/Progressing", "the Deployment is being brought",
+			"True/Available Reconciling/Progressing", "the Deployment is rolling out",
 		},
 		"the Deployment was read before it was applied": {
 			func(o *Observed) { o.Applied = o.Deployment.Generation + 1 },
-			"True/Available Reconciling/Progressing", "the Deployment is being brought",
+			"True/Available Reconciling/Progressing", "the Deployment is rolling out",
 		},
 		"the Deployment is of another size": {
 			func(o *Observed) { o.Server.Spec.Replicas = new(int32(2)) },
-			"True/Available Reconciling/Progressing", "the Deployment is being brought",
+			"True/Available Reconciling/Progressing", "the Deployment is rolling out",
 		},
 		"the Deployment has not heard that the crash is corrected": {
 			func(o *Observed) { o.setPods(1, sickly("a", crashed)); o.Deployment.Generation++ },

@@ -185,7 +185,7 @@ func (v *view) progress(available, verified verdict, asking *Obstacle) (string, 
 	case v.Waiting != nil:
 		return mcpv1alpha1.ConditionReconciling, *v.Waiting
 	case v.behind():
-		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "the Deployment is being brought to what the spec asks for"}
+		return mcpv1alpha1.ConditionReconciling, Obstacle{mcpv1alpha1.ReasonProgressing, "the Deployment is rolling out the current spec"}
 	case !available.isTrue() || !v.rolledOut():
 		return v.rollout(available)
 	case asking != nil:

@@ -306,7 +306,7 @@ func (u unreadyPod) report() *problem {
 		if !u.stdio {
 			check = reason.CheckEndpoint
 		}
-		return final(mcpv1alpha1.ReasonServerIncompatible, "the server answers, and not as an MCP server does: "+cmp.Or(words, "the adapter does not say how")+"; "+string(check))
+		return final(mcpv1alpha1.ReasonServerIncompatible, "the server responds, but not with valid MCP: "+cmp.Or(words, "the adapter does not say how")+"; "+string(check))
 	case adapterapi.Starting, adapterapi.NoRoom, adapterapi.Busy, adapterapi.Unauthorized, adapterapi.TooLarge:
 	}
 	return nil

@@ -104,7 +104,7 @@ func (g *Guarded) decide(r *Request) *Refusal {
 		return nil
 	}
 	if len(r.Messages) == 0 && rights.None() { // it opens a stream, or ends a session
-		return refusalOf(g.Gate.Forbid(&rules.Decision{Denied: rules.DeniedRule, Text: "no rule of this server is for you"}, r.Host))
+		return refusalOf(g.Gate.Forbid(&rules.Decision{Denied: rules.DeniedRule, Text: "no rule of this server names you"}, r.Host))
 	}
 	for i := range r.Messages {
 		message := &r.Messages[i]

@@ -37,7 +37,7 @@ func refused(reason string) *rpc.Error {
 	return &rpc.Error{Code: rpc.CodeInvalidRequest, Reason: reason}
 }
 
-// notScanned refuses a body that is no message and no batch.
+// notScanned refuses a body that is neither a message nor a batch.
 func notScanned(err error) *Refusal {
 	code := rpc.CodeParse
 	if refused, ok := errors.AsType[*rpc.Error](err); ok {

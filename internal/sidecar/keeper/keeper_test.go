@@ -30,7 +30,7 @@ type fleet struct {
 	silent  atomic.Bool // the next ones never answer
 	current atomic.Pointer[member]
 
-	noisy atomic.Bool // silent ones write what is no message
+	noisy atomic.Bool // silent ones write what is not a message
 
 	initializeFirst bool // one that is asked for anything else first ends
 }
@@ -233,7 +233,7 @@ func TestKeeperOfANoisyServer(t *testing.T) {
 			o.Probe.DiscoverTimeout = 100 * time.Millisecond
 		})
 		const want = "the server runs and has not answered for more than 100ms"
-		const named = `; it wrote to standard output what is no message: "Listening on port 3000"`
+		const named = `; it wrote text that is not MCP to standard output: "Listening on port 3000"`
 		eventually(t, k, "ready false, 0 tools, "+want+named)
 		before := f.started.Load()
 		for f.started.Load() < before+2 { // two were given up since

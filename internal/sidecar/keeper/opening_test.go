@@ -26,7 +26,7 @@ const ignored = "ignored" // in place of an answer
 // some methods in their place.
 type gate struct {
 	start   time.Duration     // what a server takes to start
-	banner  time.Duration     // when a server writes what is no message; 0 is never
+	banner  time.Duration     // when a server writes what is not a message; 0 is never
 	answers map[string]string // by method: an error's code, a result, or ignored
 	dies    bool              // a server ends after such an answer
 

@@ -10,7 +10,7 @@ import (
 // strayBytes is how much of a stray line an error shows.
 const strayBytes = 120
 
-// noteStray is called with each line of a server's output that is no message. Such a line explains
+// noteStray is called with each line of a server's output that is not a message. Such a line explains
 // a silent server best: one that logs to standard output, or waits for connections. The keeper
 // keeps the first line until a server answers. Later lines may differ only by a time, and the
 // error of a server that stays broken must not change.
@@ -49,7 +49,7 @@ func (e *silentError) Error() string {
 	if e.stray == "" {
 		return e.Brief()
 	}
-	return fmt.Sprintf("%s; it wrote to standard output what is no message: %q", e.Brief(), e.stray)
+	return fmt.Sprintf("%s; it wrote text that is not MCP to standard output: %q", e.Brief(), e.stray)
 }
 
 // Brief is the error without what the server wrote.

@@ -42,7 +42,7 @@ type wait struct {
 // caller calls the returned function when the server has answered or failed.
 //
 // A server that has yet to answer for the first time is not late: many take long to load, and nothing
-// that worked is broken. It is late if it writes what is no message, because most such servers never
+// that worked is broken. It is late if it writes what is not a message, because most such servers never
 // answer.
 func (k *Keeper) awaitAnswer() (stop func(answered bool)) {
 	begin := time.Now()

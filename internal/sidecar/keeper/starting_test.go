@@ -75,7 +75,7 @@ func (w *watched) wantFailures(t *testing.T, want int64) {
 // Junk is told when the patience is over, whether it came before or after that. A server that prints
 // a banner may answer later.
 func TestKeeperOfAServerWithABanner(t *testing.T) {
-	const junk = `ready false, Silent: the server runs and has not answered for more than 3s; it wrote to standard output what is no message: "Loading the model"`
+	const junk = `ready false, Silent: the server runs and has not answered for more than 3s; it wrote text that is not MCP to standard output: "Loading the model"`
 	for name, test := range map[string]struct{ speaks, told time.Duration }{
 		"early": {time.Second, 3 * time.Second},
 		"late":  {10 * time.Second, 10 * time.Second},

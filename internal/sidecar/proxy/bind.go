@@ -103,7 +103,7 @@ func (x *exchange) rebind(answer []byte) []byte {
 	return x.bind(answer, &e)
 }
 
-// bindBody binds the handles in an answer that is no stream. An answer that is no message, that is too large,
+// bindBody binds the handles in an answer that is no stream. An answer that is not a message, that is too large,
 // or that there is no room for, passes as it is: if there is a handle in it, the adapter refuses that later.
 func (x *exchange) bindBody(response *http.Response, room *budget.Account) {
 	if !isJSON(response.Header) || response.Header.Get("Content-Encoding") != "" {

@@ -178,7 +178,7 @@ func applyTo(message []byte, shown filter) ([]byte, bool) {
 // largeEvent is the size from which on an event takes room of the budget.
 const largeEvent = 64 << 10
 
-// relayEvents filters each event of a stream. An event that is no message, or that there is no room for, ends
+// relayEvents filters each event of a stream. An event that is not a message, or that there is no room for, ends
 // the stream.
 func (x *exchange) relayEvents(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter, room *budget.Account) {
 	write, end := x.begin(response, func() { cancel(errClientSlow) })

@@ -22,7 +22,7 @@ import (
 var documentedManifests = map[string]map[string]int{
 	"docs/quick-start.md":                 {"MCPServer": 1},
 	"docs/first-hour.md":                  {"MCPServer": 2},
-	"docs/mcpserver.md":                   {"MCPServer": 9},
+	"docs/mcpserver.md":                   {"MCPServer": 10},
 	"docs/scaling.md":                     {"MCPServer": 1, "HorizontalPodAutoscaler": 1},
 	"docs/install.md":                     {"MCPServer": 1, "NetworkPolicy": 2},
 	"docs/monitoring.md":                  {"ClusterRoleBinding": 1},

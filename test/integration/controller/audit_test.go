@@ -10,7 +10,7 @@ import (
 
 var audit = flag.Bool("audit", false, "have the API server write down what the operator asks of it")
 
-// auditPolicy is for the operator only. Requests of other clients would be most of the log.
+// auditPolicy is for the manager only. Requests of other clients would be most of the log.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -22,7 +22,7 @@ rules:
 - level: None
 `
 
-// writeDown makes the API server write every request of the operator to a file, and
+// writeDown makes the API server write every request of the manager to a file, and
 // returns its path. No metric of theirs says who has asked, and none of ours for what.
 func writeDown(server *envtest.APIServer, dir string) (log string, err error) {
 	policy, log := filepath.Join(dir, "audit-policy.yaml"), filepath.Join(dir, "audit.log")

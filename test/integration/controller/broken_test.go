@@ -196,7 +196,7 @@ func TestHostileServers(t *testing.T) {
 		create(t, server)
 	}
 	eventually(t, good, "Ready", "True Ready")
-	// Until the operator knows them, and has asked around many times more, the good one
+	// Until the manager knows them, and has asked around many times more, the good one
 	// stays good; and it is still looked after.
 	want := map[string]string{
 		"silent": "False ServerSilent", "many": "True Ready", "large": "True Ready", "pages": "True Ready", "flood": "True Ready",
@@ -306,7 +306,7 @@ func deny(t *testing.T, namespace string, what admissionv1.Rule, unless admissio
 	return binding
 }
 
-// A server whose key for sessions cannot be stored still works, and the operator reports it once.
+// A server whose key for sessions cannot be stored still works, and the manager reports it once.
 func TestSessionsSecretThatIsRefused(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

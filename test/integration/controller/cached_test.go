@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// The operator reads watched objects from its cache: to find that a server needs no change,
+// The manager reads watched objects from its cache: to find that a server needs no change,
 // it sends no request.
 func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 	t.Parallel()
@@ -28,7 +28,7 @@ func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 	server := newServer(namespace, "echo")
 	create(t, server)
 	eventually(t, server, "Ready", "True Ready", "Verified", "True Verified", "Reconciling", "absent")
-	// Each time the operator sets this back, it has looked at everything.
+	// Each time the manager sets this back, it has looked at everything.
 	deployment := &appsv1.Deployment{ObjectMeta: objectMeta(namespace, server.Name)}
 	lookThreeTimes := func() []string {
 		reads.forget()
@@ -41,7 +41,7 @@ func TestWhatIsWatchedIsNotAskedFor(t *testing.T) {
 		}
 		return reads.paths()
 	}
-	// The operator may not have heard yet of what it applied last, and asks for that. The
+	// The manager may not have heard yet of what it applied last, and asks for that. The
 	// fields of a Deployment may be another client's, so that one is asked for always.
 	g.Eventually(lookThreeTimes).WithTimeout(hang.Guard).Should(HaveEach(ContainSubstring("/deployments/")))
 	g.Expect(lookThreeTimes()).To(HaveEach(ContainSubstring("/deployments/")), "it asks again")

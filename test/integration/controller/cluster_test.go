@@ -27,7 +27,7 @@ import (
 
 const root = "../../.."
 
-// operatorUser is the user that the operator authenticates as. It has only the generated
+// operatorUser is the user that the manager authenticates as. It has only the generated
 // roles.
 const operatorUser = "slipway-manager"
 
@@ -42,7 +42,7 @@ type cluster struct {
 	controllers *exec.Cmd
 	log         bytes.Buffer
 	kubelet     *kubelet
-	audit       string // where the operator's requests are written down, if they are
+	audit       string // where the manager's requests are written down, if they are
 }
 
 func startCluster(ctx context.Context, dir string) (c *cluster, err error) {
@@ -117,7 +117,7 @@ func (c *cluster) startControllers(dir string) error {
 	return nil
 }
 
-// addOperator makes the user that the operator is, with the rights that are generated
+// addOperator makes the user that the manager is, with the rights that are generated
 // from the code's markers.
 func (c *cluster) addOperator(ctx context.Context) error {
 	user, err := c.env.AddUser(envtest.User{Name: operatorUser}, nil)

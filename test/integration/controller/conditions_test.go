@@ -155,7 +155,7 @@ func TestPodsNotReady(t *testing.T) {
 	eventually(t, server, "Available", "True Available", "Ready", "True Ready", "Reconciling", "absent")
 }
 
-// What the API server does not let the operator do is tried again.
+// What the API server does not let the manager do is tried again.
 func TestRetrying(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// crowdedServer has an operator run a server whose pods linger when they are deleted, and have the sessions that are
+// crowdedServer has a manager run a server whose pods linger when they are deleted, and have the sessions that are
 // given, in the order of the pods' names.
 func crowdedServer(t *testing.T, sessions ...int64) (operator *operator, server *mcpv1alpha1.MCPServer, c *crowd, pods []*corev1.Pod) {
 	t.Helper()
@@ -84,7 +84,7 @@ func TestDeletedPodIsShownUntilItIsGone(t *testing.T) {
 	g.Expect(instanceOf(t, server, going)()).To(BeEmpty())
 }
 
-// A pod that drains and never answers a restarted operator counts, and its sessions do not. They would count for as long
+// A pod that drains and never answers a restarted manager counts, and its sessions do not. They would count for as long
 // as its node is lost.
 func TestSessionsOfAPodThatAnswersNoMore(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// The operator restores the catalog ConfigMap when a user changes or deletes it.
+// The manager restores the catalog ConfigMap when a user changes or deletes it.
 func TestCatalogIsHealed(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -35,7 +35,7 @@ func TestCatalogIsHealed(t *testing.T) {
 	g.Eventually(text).WithTimeout(hang.Guard).Should(Equal(want))
 }
 
-// The operator recreates deleted keys. Running pods read the new keys without a restart.
+// The manager recreates deleted keys. Running pods read the new keys without a restart.
 func TestDeletedKeysAreRecreated(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -58,7 +58,7 @@ func TestDeletedKeysAreRecreated(t *testing.T) {
 	g.Expect(podNames(t, namespace)).To(Equal(before), "pods were restarted")
 }
 
-// A Service loses the session affinity that an earlier version of the operator has applied. One
+// A Service loses the session affinity that an earlier version of the manager has applied. One
 // that a user has set stays.
 func TestSessionAffinity(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func TestForeignSessionsSecret(t *testing.T) {
 }
 
 // The Secret with the key for sessions holds what the server's key derives, and nothing else. The
-// operator makes it again when it is deleted.
+// manager makes it again when it is deleted.
 func TestSessionsSecret(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

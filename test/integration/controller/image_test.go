@@ -214,7 +214,7 @@ func TestImageThatIsGone(t *testing.T) {
 	g.Expect(templateOf(t, server).Spec.Containers[0].Command).To(ContainElement("--page"))
 }
 
-// A registry that the operator may not ask is not asked. The user is told to name the
+// A registry that the manager may not ask is not asked. The user is told to name the
 // command, and why.
 func TestForbiddenRegistry(t *testing.T) {
 	t.Parallel()

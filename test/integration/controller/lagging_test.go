@@ -98,7 +98,7 @@ func (l *laggingRevisions) lists() int {
 	return l.listed
 }
 
-// laggingTransport is the operator's connection to the API server.
+// laggingTransport is the manager's connection to the API server.
 type laggingTransport struct {
 	http.RoundTripper
 	*laggingRevisions

@@ -217,7 +217,7 @@ func TestEditedObjectsAreHealed(t *testing.T) {
 	g.Eventually(func() error { return shared.client.Get(t.Context(), name, service) }).WithTimeout(hang.Guard).Should(Succeed())
 }
 
-// The operator does not touch an object of another owner.
+// The manager does not touch an object of another owner.
 func TestNameConflict(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -1,7 +1,7 @@
-// Package controller runs the whole operator against a real API server and a real
+// Package controller runs the whole manager against a real API server and a real
 // kube-controller-manager, with no more rights than its generated roles give it. There
 // is no kubelet: a stand-in runs the adapter and the launcher of each pod, with the
-// pod's own arguments, as processes on a loopback address of its own. What the operator
+// pod's own arguments, as processes on a loopback address of its own. What the manager
 // probes is real.
 package controller
 

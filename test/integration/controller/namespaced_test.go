@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// An operator that looks at some namespaces only needs no right outside of them: a
+// A manager that looks at some namespaces only needs no right outside of them: a
 // RoleBinding in each to the role that it has otherwise everywhere.
 func TestOperatorOfOneNamespace(t *testing.T) {
 	t.Parallel()

@@ -33,14 +33,14 @@ import (
 
 const adapterImage = "registry.example/slipway/adapter:test"
 
-// operator is one that runs in this process.
+// operator is a manager that runs in this process.
 type operator struct {
 	log    *logBuffer
 	probes *prometheus.Registry
 	stop   func()
 }
 
-// asked is how many times the operator has asked adapters what their server offers.
+// asked is how many times the manager has asked adapters what their server offers.
 func (o *operator) asked(t *testing.T) (times uint64) {
 	t.Helper()
 	families, err := o.probes.Gather()
@@ -60,7 +60,7 @@ func (o *operator) asked(t *testing.T) (times uint64) {
 	return times
 }
 
-// gauge is the value of one of the operator's metrics, such as how many pods it looks after.
+// gauge is the value of one of the manager's metrics, such as how many pods it looks after.
 func (o *operator) gauge(t *testing.T, name string) (number float64) {
 	t.Helper()
 	families, err := o.probes.Gather()
@@ -77,7 +77,7 @@ func (o *operator) gauge(t *testing.T, name string) (number float64) {
 	return number
 }
 
-// operatorOptions are what tests change of an operator.
+// operatorOptions are what tests change of a manager.
 type operatorOptions struct {
 	namespace string // the only one it looks at
 	config    *rest.Config
@@ -117,7 +117,7 @@ func (o *operatorOptions) configuration() config.Manager {
 	return c
 }
 
-// startOperator starts an operator for the namespace, until the test is over or it is
+// startOperator starts a manager for the namespace, until the test is over or it is
 // stopped.
 func startOperator(t *testing.T, namespace string, change func(*operatorOptions)) *operator {
 	t.Helper()
@@ -160,7 +160,7 @@ func startOperator(t *testing.T, namespace string, change func(*operatorOptions)
 	return &operator{log, metrics, stop}
 }
 
-// logBuffer keeps what the operator logs.
+// logBuffer keeps what the manager logs.
 type logBuffer struct{ buffer }
 
 func (l *logBuffer) logger() logr.Logger {
@@ -198,7 +198,7 @@ func newServer(namespace, name string) *mcpv1alpha1.MCPServer {
 	}
 }
 
-// readyServer starts an operator for a namespace of its own and has it run a server.
+// readyServer starts a manager for a namespace of its own and has it run a server.
 func readyServer(t *testing.T) (namespace string, server *mcpv1alpha1.MCPServer) {
 	t.Helper()
 	namespace = newNamespace(t)

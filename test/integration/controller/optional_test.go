@@ -63,7 +63,7 @@ func ferryCRD(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefin
 }
 
 // A kind that the cluster does not serve keeps no server from being Ready. When it is installed, the
-// running operator makes, heals and prunes its objects like all others.
+// running manager makes, heals and prunes its objects like all others.
 func TestKindThatIsInstalledLater(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

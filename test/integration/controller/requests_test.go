@@ -16,12 +16,12 @@ import (
 	"testing"
 )
 
-// call is what the operator asks of the API server.
+// call is what the manager asks of the API server.
 type call struct{ verb, resource string }
 
 func (c call) isWrite() bool { return !slices.Contains([]string{"get", "list", "watch"}, c.verb) }
 
-// requestsSince counts the operator's requests in the audit log after an offset, and
+// requestsSince counts the manager's requests in the audit log after an offset, and
 // returns the offset of what comes after them.
 func requestsSince(t *testing.T, offset int64) (requests map[call]int, end int64) {
 	t.Helper()

@@ -56,7 +56,7 @@ func addAuth(s *mcpv1alpha1.MCPServer) {
 	}}}
 }
 
-// If a platform team requires auth, the operator closes open servers without touching their pods, and
+// If a platform team requires auth, the manager closes open servers without touching their pods, and
 // reports it in an Event. New servers without auth get no pods.
 func TestAuthIsRequiredOfAll(t *testing.T) {
 	t.Parallel()

@@ -39,7 +39,7 @@ func snapshot(t *testing.T, namespace string) map[string]string {
 }
 
 // Nothing changes, so nothing is written, with probes every second: at some time, and
-// from then on until the operator has asked the adapters so many times more.
+// from then on until the manager has asked the adapters so many times more.
 func TestAtRestNothingIsWritten(t *testing.T) {
 	t.Parallel()
 	operator, namespace := settledServers(t)
@@ -62,7 +62,7 @@ func TestLongAtRestNothingIsWritten(t *testing.T) {
 
 // eventuallyRests waits for a rest during which nothing in the namespace is written:
 // begin begins one, and what it returns says whether that is over. The Events and what
-// other controllers write of the beginning may come during the first ones. The operator
+// other controllers write of the beginning may come during the first ones. The manager
 // has nothing to write to the MCPServers.
 func eventuallyRests(t *testing.T, namespace string, begin func() (over func() bool)) {
 	t.Helper()
@@ -133,7 +133,7 @@ func settledServers(t *testing.T) (operator *operator, namespace string) {
 	return operator, namespace
 }
 
-// A new operator, whose builders really render something else, restarts nothing: not
+// A new manager, whose builders really render something else, restarts nothing: not
 // until the user changes something or asks for it.
 func TestUpgradeRestartsNothing(t *testing.T) {
 	t.Parallel()
@@ -172,7 +172,7 @@ func TestUpgradeRestartsNothing(t *testing.T) {
 	g.Eventually(func() bool { return status(t, waiting).Template.Outdated }).WithTimeout(hang.Guard).Should(BeFalse())
 }
 
-// An operator that leaves users to the cluster renders other pods, and restarts none.
+// A manager that leaves users to the cluster renders other pods, and restarts none.
 func TestAssignedUsersRestartNothing(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -140,7 +140,7 @@ func TestKeyRotationWithAuth(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 }
 
-// If a pod cannot confirm that it has read the next key, the operator does not use that key, and reports it.
+// If a pod cannot confirm that it has read the next key, the manager does not use that key, and reports it.
 func TestKeyRotationThatIsBlocked(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -56,7 +56,7 @@ func refused(t *testing.T, namespace, host, origin string) bool {
 }
 
 // Hosts, origins and verbosity change in the pods that run. The volume of those stays as
-// it was, so it is the operator that has told them.
+// it was, so it is the manager that has told them.
 func TestSettingsChangeInRunningPods(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -102,7 +102,7 @@ func TestSettingsAreHealed(t *testing.T) {
 	g.Eventually(settingsOf).WithArguments(t, server).WithTimeout(hang.Guard).Should(Equal(want))
 }
 
-// The operator does not touch a ConfigMap of another owner, and no pod uses it.
+// The manager does not touch a ConfigMap of another owner, and no pod uses it.
 func TestSettingsOfAnotherWriter(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

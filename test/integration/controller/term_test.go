@@ -14,7 +14,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// grantLease gives the operator the rights that it has in its own namespace.
+// grantLease gives the manager the rights that it has in its own namespace.
 func grantLease(t *testing.T, namespace string) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "config/rbac/role.yaml"))

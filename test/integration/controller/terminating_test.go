@@ -15,7 +15,7 @@ import (
 	"github.com/slipway-mcp/slipway/test/hang"
 )
 
-// Kubernetes deletes the pods of a namespace first, and everything else when they are gone. Until then the operator
+// Kubernetes deletes the pods of a namespace first, and everything else when they are gone. Until then the manager
 // cannot recreate what is deleted, and that is no error.
 func TestNamespaceIsBeingDeleted(t *testing.T) {
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestNamespaceIsBeingDeleted(t *testing.T) {
 	g.Eventually(func() string { return describe(status(t, server)) }).WithTimeout(hang.Guard).
 		Should(ContainSubstring("Reconciling True Progressing: the namespace is being deleted"))
 
-	// The pods keep what they need, and so does the operator, even if the user deletes the rest.
+	// The pods keep what they need, and so does the manager, even if the user deletes the rest.
 	g.Expect(shared.client.Get(t.Context(), client.ObjectKeyFromObject(server), server)).To(Succeed())
 	g.Expect(server.DeletionTimestamp).To(BeNil())
 	keys := &corev1.Secret{ObjectMeta: objectMeta(server.Namespace, server.Name+"-keys")}
@@ -46,7 +46,7 @@ func TestNamespaceIsBeingDeleted(t *testing.T) {
 	}).WithTimeout(hang.Guard).Should(BeTrue(), "something is left in the namespace")
 }
 
-// If the keys are gone, the operator cannot create others in such a namespace. It still tells the pods to end, by the keys
+// If the keys are gone, the manager cannot create others in such a namespace. It still tells the pods to end, by the keys
 // that the pods have.
 func TestNamespaceWithoutKeysIsBeingDeleted(t *testing.T) {
 	t.Parallel()

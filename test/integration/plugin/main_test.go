@@ -1,5 +1,5 @@
-// Package plugin runs kubectl mcp against a real API server. No operator runs: the tests write the
-// status that an operator would write.
+// Package plugin runs kubectl mcp against a real API server. No manager runs: the tests write the
+// status that a manager would write.
 package plugin
 
 import (

@@ -298,7 +298,7 @@ func (s *server) misbehave(id, name, token string, a arguments) {
 	case "changed":
 		s.send(listChanged)
 	case "junk":
-		s.send("this is no message")
+		s.send("this is not a message")
 		s.send("{neither is this")
 	case "stderr":
 		fmt.Fprint(os.Stderr, strings.Repeat(a.Text+"\n", a.N))

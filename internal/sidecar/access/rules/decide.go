@@ -60,7 +60,7 @@ func (r *Rights) Decide(message []byte, e *rpc.Envelope) Decision {
 	case r.open:
 		return r.decideHidden(&t)
 	case !r.entitled:
-		return deny(&t, DeniedRule, "no rule of this server is for you")
+		return deny(&t, DeniedRule, "no rule of this server names you")
 	}
 	switch t.class {
 	case named:

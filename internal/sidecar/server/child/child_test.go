@@ -304,7 +304,7 @@ func TestShortLivedProcesses(t *testing.T) {
 	}
 }
 
-// S-03, R44: what is no message is skipped and counted.
+// S-03, R44: what is not a message is skipped and counted.
 func TestJunk(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, testOptions)
@@ -565,7 +565,7 @@ func TestNothingIsLeft(t *testing.T) {
 }
 
 // R44: a message with a text that is not UTF-8 arrives, with characters that say so. What
-// is no message remains none.
+// is not a message remains none.
 func TestInvalidUTF8(t *testing.T) {
 	pool := newPool(t, testOptions, "sh", "-c", `printf '{"jsonrpc":"2.0","method":"\303\251","params":{"a":"\377"}}\n{"\377"}\n{"jsonrpc":"2.0","method":"last"}\n'; cat`)
 	c := converse(t, pool)

@@ -319,7 +319,7 @@ func (s *Server) junk(line []byte) {
 	if s.junkLines++; s.junkLines > loudJunk {
 		level = 1
 	}
-	s.pool.options.Log.V(level).Info("Server wrote to its standard output what is no message",
+	s.pool.options.Log.V(level).Info("Server wrote text that is not MCP to standard output",
 		"session", s.label, "line", rpc.Legible(line, most))
 }
 

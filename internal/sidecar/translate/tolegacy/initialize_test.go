@@ -160,7 +160,7 @@ func TestOtherMethods(t *testing.T) {
 		s.wantIn([]string{`-32600`, "8192 bytes"})
 		s.wantIdle()
 		if err := s.server.Send(s.t.Context(), session.Message{Bytes: []byte(`{`)}); err == nil {
-			t.Error("what is no message is taken")
+			t.Error("what is not a message is taken")
 		}
 	})
 }
