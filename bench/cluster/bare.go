@@ -23,7 +23,7 @@ type bare struct {
 	pods  []*corev1.Pod
 }
 
-// copyBare copies what the operator has made for the servers of a namespace.
+// copyBare copies what the manager has made for the servers of a namespace.
 func copyBare(ctx context.Context, c client.Client, namespace string) (*bare, error) {
 	var deployments appsv1.DeploymentList
 	var secrets corev1.SecretList
@@ -54,7 +54,7 @@ func copyBare(ctx context.Context, c client.Client, namespace string) (*bare, er
 	return b, nil
 }
 
-// nameOf leaves out labels and owners: the operator takes no notice of the copy.
+// nameOf leaves out labels and owners: the manager takes no notice of the copy.
 func nameOf(object client.Object) metav1.ObjectMeta { return metav1.ObjectMeta{Name: object.GetName()} }
 
 // measure creates the pods in a namespace of their own, waits until all are ready, and deletes

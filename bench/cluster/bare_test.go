@@ -16,7 +16,7 @@ import (
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
 )
 
-// The copy has what the pods need, and nothing by which the operator would know them.
+// The copy has what the pods need, and nothing by which the manager would know them.
 func TestCopyBare(t *testing.T) {
 	ours := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{

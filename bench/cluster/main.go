@@ -1,5 +1,5 @@
 // Command cluster measures how long MCPServers take from their creation to Ready and
-// Verified on a real cluster, in which the operator is installed. make bench-cluster
+// Verified on a real cluster, in which the manager is installed. make bench-cluster
 // runs it; docs/performance.md has the results.
 package main
 
@@ -76,7 +76,7 @@ func run(ctx context.Context, planText, out string) error {
 		return err
 	}
 	results := &results{Started: time.Now().UTC(), Cluster: where}
-	// The first is not counted: the operator may still wait to lead, and the node has
+	// The first is not counted: the manager may still wait to lead, and the node has
 	// run neither image yet.
 	if _, _, err := measureRound(ctx, c, image, 1); err != nil {
 		return fmt.Errorf("warm up: %w", err)

@@ -183,7 +183,7 @@ func laggards(known map[string]*timeline) string {
 
 // remove deletes a namespace and waits until nothing of it is left. The servers go
 // first: what they run would slow down what comes next, and while a namespace ends
-// the operator would mend what is deleted in it.
+// the manager would mend what is deleted in it.
 func remove(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, takesToEnd)
 	defer cancel()

@@ -1,4 +1,4 @@
-// Command manager is the operator: it watches MCPServers, and creates and updates the
+// Command manager watches MCPServers, and creates and updates the
 // objects that they need.
 package main
 

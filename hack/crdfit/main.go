@@ -4,7 +4,7 @@
 // The pattern that Kubernetes' types carry lets strings through that its own parser
 // refuses, such as "1e1.5". One stored object with such a string cannot be decoded,
 // and with it fails every list and watch of the kind: a user who can write one object
-// in one namespace would stop the operator for all.
+// in one namespace would stop the manager for all.
 //
 // Volumes are a third of a CRD that has them, and a CRD must fit into the annotation of a
 // client-side kubectl apply.

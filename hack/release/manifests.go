@@ -47,7 +47,7 @@ func writeManifests(ctx context.Context, opts options) error {
 	)
 }
 
-// split finds the CustomResourceDefinitions and the names of images in what installs the operator.
+// split finds the CustomResourceDefinitions and the names of images in what installs the manager.
 func split(content []byte) (definitions []byte, images []string, err error) {
 	var found [][]byte
 	// kustomize indents all text of values, so no value has this line.

@@ -20,7 +20,7 @@ type memory struct {
 	access  knownAccess
 	bundles map[mcpv1alpha1.ConfigMapKey]knownBundle // certificates of issuers
 	warned  map[string]bool                          // reasons of warning Events, until the reason is gone
-	refused map[types.UID]uint64                     // refusals of each pod that the operator has reported
+	refused map[types.UID]uint64                     // refusals of each pod that the manager has reported
 
 	instances []prober.Instance // that the prober last got
 	scaleDown scaleDown

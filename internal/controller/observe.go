@@ -107,7 +107,7 @@ func (r *Reconciler) observeRevisions(ctx context.Context, s *state) error {
 	}
 	rendered := &workload.Rendered{}
 	if err := json.Unmarshal(s.revisions[0].Data.Raw, rendered); err != nil {
-		// Another program wrote it, or an operator of a later version. The controller makes a new one.
+		// Another program wrote it, or a manager of a later version. The controller makes a new one.
 		log.FromContext(ctx).Error(err, "Ignoring a ControllerRevision that cannot be read", "controllerRevision", s.revisions[0].Name)
 		return nil
 	}

@@ -149,7 +149,7 @@ func (o *optionalKinds) isMissing(kind schema.GroupVersionKind) bool {
 }
 
 // applyOptional applies an object of a kind that the cluster may lack. The server works without the
-// kind: the operator reports that in an Event, and nothing waits for it.
+// kind: the manager reports that in an Event, and nothing waits for it.
 func (r *Reconciler) applyOptional(ctx context.Context, s *state, object desired) error {
 	warning := reasonKindNotServed + " " + object.Kind.Kind
 	isMissing := r.optional.isMissing(object.Kind)

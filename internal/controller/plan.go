@@ -29,7 +29,7 @@ func (r *Reconciler) checkSpec(_ context.Context, s *state) error {
 
 // planTemplate decides on the pod template: the one that was rendered before, as long
 // as nothing that it was rendered from has changed, or else a new one. So a new
-// version of the operator restarts nothing by itself.
+// version of the manager restarts nothing by itself.
 func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	s.rendered = s.current // until there is a better one
 	if err := r.observeRollout(ctx, s); err != nil {
@@ -55,14 +55,14 @@ func (r *Reconciler) planTemplate(ctx context.Context, s *state) error {
 	}
 }
 
-// isPlanned says whether the operator before this one has accepted the spec as it is now,
+// isPlanned says whether the manager before this one has accepted the spec as it is now,
 // so that the newest template is for that spec.
 func (s *state) isPlanned() bool {
 	accepted := meta.FindStatusCondition(s.server.Status.Conditions, mcpv1alpha1.ConditionAccepted)
 	return accepted != nil && accepted.Reason == mcpv1alpha1.ReasonAccepted && accepted.ObservedGeneration == s.server.Generation
 }
 
-// takeOver keeps the template of a newer operator, and notes what it is rendered from in
+// takeOver keeps the template of a newer manager, and notes what it is rendered from in
 // the format of this one: after a downgrade, the format alone restarts nothing, and the next
 // change of the spec is noticed. What the spec refers to is taken to be unchanged.
 func (r *Reconciler) takeOver(ctx context.Context, s *state, inputs workload.Inputs) error {
@@ -72,7 +72,7 @@ func (r *Reconciler) takeOver(ctx context.Context, s *state, inputs workload.Inp
 }
 
 // planUpgrade decides about a template whose inputs are the same: it is outdated if this
-// operator would render another one, and replaced only where that is wanted.
+// manager would render another one, and replaced only where that is wanted.
 func (r *Reconciler) planUpgrade(ctx context.Context, s *state, inputs workload.Inputs) error {
 	template, err := r.render(s, s.current.Image)
 	if err != nil {
@@ -88,7 +88,7 @@ func (r *Reconciler) planUpgrade(ctx context.Context, s *state, inputs workload.
 	return r.resolveLater(ctx, s, inputs, template)
 }
 
-// onUpgrade says whether the server's pods are replaced when this operator would render them
+// onUpgrade says whether the server's pods are replaced when this manager would render them
 // differently.
 func (r *Reconciler) onUpgrade(server *mcpv1alpha1.MCPServer) mcpv1alpha1.RolloutPolicy {
 	return cmp.Or(server.Spec.Rollout.OnOperatorUpgrade, r.OnOperatorUpgrade)
@@ -116,7 +116,7 @@ func differ(a, b json.RawMessage) (bool, error) {
 	return !reflect.DeepEqual(one, other), nil
 }
 
-// render renders the pod template as this operator would.
+// render renders the pod template as this manager would.
 func (r *Reconciler) render(s *state, image *registry.Image) (json.RawMessage, error) {
 	template, err := workload.PodTemplate(r.input(s, image))
 	if err != nil {

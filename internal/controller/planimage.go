@@ -60,7 +60,7 @@ func (r *Reconciler) lookup(s *state, inputs workload.Inputs) imageLookup {
 	}, s.now)
 }
 
-// withoutRegistry is imageFor where the operator may not ask the registry. An earlier answer
+// withoutRegistry is imageFor where the manager may not ask the registry. An earlier answer
 // still counts.
 func withoutRegistry(s *state, why string) (*registry.Image, bool) {
 	before := imageBefore(s, imageLookup{})
@@ -121,7 +121,7 @@ func imageBefore(s *state, lookup imageLookup) *registry.Image {
 // resolveLater goes on asking for an image that was not resolved when the pods were
 // rendered. If the answer changes nothing of the pods, it is noted. If it does, the pods stay
 // as they are until the user changes something: their user must not depend on when a registry
-// answers. The template is what this operator renders without the answer.
+// answers. The template is what this manager renders without the answer.
 func (r *Reconciler) resolveLater(ctx context.Context, s *state, inputs workload.Inputs, template []byte) error {
 	if resolutionOf(r.Registries, s) != mcpv1alpha1.ImageUnresolved {
 		s.unwarn(reasonImageLate)

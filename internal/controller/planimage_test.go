@@ -85,7 +85,7 @@ func TestRegistryErrors(t *testing.T) {
 	}
 }
 
-// A registry that the operator may not ask is not asked, and the user is told whose
+// A registry that the manager may not ask is not asked, and the user is told whose
 // decision that is.
 func TestForbiddenRegistry(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -33,7 +33,7 @@ type reference struct {
 	Key      string // empty: all of it
 	Optional bool
 	Where    string // for people
-	// OfIssuer is true of what the operator reads, and not the pods.
+	// OfIssuer is true of what the manager reads, and not the pods.
 	OfIssuer bool
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
-// The operator reports no refusal twice, and none from before this manager.
+// The manager reports no refusal twice, and none from before this manager.
 func TestRefusalsAreToldOnce(t *testing.T) {
 	var counts memory
 	unasked := map[types.UID]prober.Result{"a": {}}

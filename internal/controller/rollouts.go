@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/workload"
 )
 
-// Why the operator rolls out a server whose spec has not changed: the values of
+// Why the manager rolls out a server whose spec has not changed: the values of
 // AnnotationCause.
 const (
 	causeReferences = "ReferenceChange"
@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	// DefaultMaxRollouts is how many servers the operator rolls out by itself at a time. A
+	// DefaultMaxRollouts is how many servers the manager rolls out by itself at a time. A
 	// rollout mostly takes less than half a minute, so that a thousand servers take less than
 	// an hour. Meanwhile one in a hundred of them loses its sessions, and a bad Secret or
 	// adapter shows before it has reached all.
@@ -38,7 +38,7 @@ const (
 	rolloutRecheck = time.Minute
 )
 
-// rollouts is the brake of rollouts that the operator starts by itself. Without it, one
+// rollouts is the brake of rollouts that the manager starts by itself. Without it, one
 // Secret that a thousand servers refer to would restart all of them in the same minute.
 // It counts what it observes: a server is being rolled out if its newest revision has a
 // cause and its Deployment is not done with it. So a new manager counts the same.
@@ -145,7 +145,7 @@ func (r *Reconciler) noteRollout(server types.NamespacedName, since, now time.Ti
 	}
 }
 
-// rolloutSince is when the operator began the rollout that is not done yet; zero if there
+// rolloutSince is when the manager began the rollout that is not done yet; zero if there
 // is none, or if the user began it.
 func (s *state) rolloutSince() time.Time {
 	if s.current == nil || s.revisions[0].Annotations[mcpv1alpha1.AnnotationCause] == "" {
@@ -188,7 +188,7 @@ func isDone(d *appsv1.Deployment) bool {
 		d.Status.AvailableReplicas == d.Status.Replicas && (d.Spec.Replicas == nil || d.Status.Replicas == *d.Spec.Replicas)
 }
 
-// takeTurn says whether a rollout that the operator starts by itself may begin. If it may
+// takeTurn says whether a rollout that the manager starts by itself may begin. If it may
 // not, the server waits, and serves with the template that it has.
 func (r *Reconciler) takeTurn(s *state) bool {
 	if !s.serves() {

@@ -123,7 +123,7 @@ func TestRolloutsOfAnotherManager(t *testing.T) {
 	}
 }
 
-// Which servers are being rolled out by the operator.
+// Which servers are being rolled out by the manager.
 func TestRolloutSince(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(s *state)

@@ -75,7 +75,7 @@ func (r *Reconciler) tellOfCrashes(s *state, crashes string) {
 	r.warnOnce(s, reasonServerCrashes, actionProbe, crashes)
 }
 
-// delayPatience is how long pods may wait for a node, a quota or a policy before the operator reports it.
+// delayPatience is how long pods may wait for a node, a quota or a policy before the manager reports it.
 const delayPatience = time.Minute
 
 // tellOfDelay says once that pods cannot be created or find no node, if that lasts. The controller

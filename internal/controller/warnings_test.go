@@ -16,7 +16,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/prober"
 )
 
-// The operator does not report pods that wait for a node for a short time. After that it reports them once.
+// The manager does not report pods that wait for a node for a short time. After that it reports them once.
 func TestDelayIsToldOnce(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	r := New(Options{Events: recorder})

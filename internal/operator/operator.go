@@ -39,14 +39,14 @@ const (
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update,namespace=system
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch,namespace=system
 
-// Options are what an operator is made from.
+// Options are what a manager is made from.
 type Options struct {
 	Config  config.Manager
 	Adapter workload.Adapter
 	// Owned is what MCPServers become; workload.AllOwned if nil.
 	Owned []workload.Owned
 	Build version.Info
-	// Metrics is where the operator registers its metrics.
+	// Metrics is where the manager registers its metrics.
 	Metrics prometheus.Registerer
 	// IssuerAddresses are those that the keys of token issuers are fetched from. The zero value is right;
 	// tests allow loopback.
@@ -55,7 +55,7 @@ type Options struct {
 	Adjust func(*manager.Options)
 }
 
-// New returns a manager that runs an operator once it is started.
+// New returns a manager with the controllers of Slipway. Start runs them.
 func New(server *rest.Config, o Options) (manager.Manager, error) {
 	if o.Owned == nil {
 		o.Owned = workload.AllOwned()

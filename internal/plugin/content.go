@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// rejected is the code by which the SDK reports an answer that is no message, such as status 503.
+// rejected is the code by which the SDK reports an answer that is not a message, such as status 503.
 const rejected = -32005
 
 // isAnswer says whether an error is an answer of the server, and not of what is between.

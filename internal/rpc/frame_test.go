@@ -48,7 +48,7 @@ func TestFrameReader(t *testing.T) {
 		"length is negative":         {ContentLength, "Content-Length: -3\r\n\r\n", nil, []string{"Content-Length: -3"}, io.EOF},
 		"announced message too long": {ContentLength, "Content-Length: 65\r\n\r\n", nil, nil, ErrFrameTooLong},
 		"cut off":                    {ContentLength, "Content-Length: 5\r\n\r\n{1}", nil, nil, io.ErrUnexpectedEOF},
-		"body that is no message":    {ContentLength, "Content-Length: 2\r\n\r\nhi", nil, []string{"hi"}, io.EOF},
+		"body that is not a message": {ContentLength, "Content-Length: 2\r\n\r\nhi", nil, []string{"hi"}, io.EOF},
 	} {
 		// R42: however the output arrives, it reads the same.
 		for how, source := range map[string]io.Reader{

@@ -11,7 +11,7 @@ import (
 )
 
 // Defaults are what a platform team has decided for servers whose specs leave it out. Like the adapter
-// they belong to the operator and not to the spec, so a change of them is like an upgrade of it.
+// they belong to the manager and not to the spec, so a change of them is like an upgrade of it.
 type Defaults struct {
 	// Resources are spec.resources, as a whole.
 	Resources corev1.ResourceRequirements

@@ -13,13 +13,13 @@ import (
 )
 
 // Inputs are what a pod template is rendered from. As long as they mean the same, a
-// template that was rendered once stays in use, whatever a newer operator would render.
+// template that was rendered once stays in use, whatever a newer manager would render.
 // They are in a ControllerRevision, so their members are never renamed.
 type Inputs struct {
 	// Format says how Content is written and how References is computed: see formats.
 	Format int `json:"format"`
 	// Content is the part of the spec that concerns pods, with the annotation that asks for
-	// a refresh, as canonical JSON. A later operator can translate it. It could not translate
+	// a refresh, as canonical JSON. A later manager can translate it. It could not translate
 	// a hash.
 	Content json.RawMessage `json:"content"`
 	// Hash is that of Content. Equal hashes save a comparison by meaning.
@@ -32,7 +32,7 @@ type Inputs struct {
 
 // content is what Inputs.Content holds.
 //
-// It decides whether pods are restarted when a new version of the operator takes over, so
+// It decides whether pods are restarted when a new version of the manager takes over, so
 // it must mean the same for a spec that stays the same. A field that is added to the API
 // has no place in it while the field is left out: omitempty or omitzero, and no default in
 // the schema, or else one that podSpec removes again. A field that is renamed or moved
@@ -70,7 +70,7 @@ func (f formats) translate(inputs Inputs) ([]byte, error) {
 
 // InputsOf returns what the server's pod template is rendered from: the part of the spec
 // that concerns pods, the annotation that asks for a refresh, and what the spec refers to.
-// Left out is what this operator adds, which is its adapter and the cluster's domain: a
+// Left out is what this manager adds, which is its adapter and the cluster's domain: a
 // change of these alone restarts nothing. Left out are also the keys, which adapters read
 // again, and what is in the adapters' settings.
 func InputsOf(server *mcpv1alpha1.MCPServer, references string) Inputs {
@@ -101,7 +101,7 @@ func (i Inputs) means(now Inputs, steps formats) bool {
 	return err == nil && bytes.Equal(translated, now.Content)
 }
 
-// IsNewer says whether a newer operator made the inputs, in a format that this one cannot
+// IsNewer says whether a newer manager made the inputs, in a format that this one cannot
 // compare.
 func (i Inputs) IsNewer() bool { return i.Format > history.current() }
 

@@ -21,7 +21,7 @@ import (
 )
 
 // What decides whether pods are restarted is pinned: if it changes, then every pod in the
-// world is restarted by an upgrade of the operator. Update the file only for new cases. If
+// world is restarted by an upgrade of the manager. Update the file only for new cases. If
 // a field of the API is renamed, add a step to history and leave the files of older formats
 // as they are.
 func TestInputsArePinned(t *testing.T) {
@@ -78,7 +78,7 @@ func TestRevisionOfFormat1(t *testing.T) {
 }
 
 // A rename in the API restarts nothing: inputs of an older format are translated and compared by
-// meaning. inputs-1.yaml is what the operator before the rename wrote for the same specs.
+// meaning. inputs-1.yaml is what the manager before the rename wrote for the same specs.
 func TestInputsOfFormat1(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "inputs-1.yaml"))
 	if err != nil {

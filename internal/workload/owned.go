@@ -54,7 +54,7 @@ type Owned struct {
 	IsUnwanted func(Parts) bool
 	// IsUsedByPods keeps an unwanted object until no pod of an earlier template runs.
 	IsUsedByPods bool
-	// Claims are the parts of the object that are the operator's alone. What others write anywhere
+	// Claims are the parts of the object that are the manager's alone. What others write anywhere
 	// else, such as a cloud's address or finalizer, or the annotations of tools that restart pods,
 	// is theirs.
 	Claims []fieldpath.Path

@@ -216,8 +216,8 @@ func tokenSources() *corev1ac.ProjectedVolumeSourceApplyConfiguration {
 	)
 }
 
-// needsHome reports whether the operator sets HOME. If a user sets HOME by envFrom, it has no
-// effect, because Kubernetes prefers env. The operator cannot know of it before the pod starts.
+// needsHome reports whether the manager sets HOME. If a user sets HOME by envFrom, it has no
+// effect, because Kubernetes prefers env. The manager cannot know of it before the pod starts.
 func needsHome(in Input) bool {
 	for i := range in.Server.Spec.Env {
 		if in.Server.Spec.Env[i].Name == "HOME" {

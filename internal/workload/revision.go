@@ -18,7 +18,7 @@ const revisionHash = 5
 // Revision keeps a rendered pod template. It is created and never changed; its name is
 // that of its content and number, so that the same one cannot be made twice. Names of
 // ControllerRevisions may be longer than the 63 characters of a server's. The cause is why
-// the operator rendered it although the spec was the same; empty if the spec was new.
+// the manager rendered it although the spec was the same; empty if the spec was new.
 func Revision(server *mcpv1alpha1.MCPServer, rendered Rendered, number int64, cause string) (*appsv1.ControllerRevision, error) {
 	content, err := json.Marshal(rendered)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/registry"
 )
 
-// Adapter is the adapter that this operator gives to pods.
+// Adapter is the adapter that this manager gives to pods.
 type Adapter struct {
 	Image      string
 	PullPolicy corev1.PullPolicy
@@ -23,7 +23,7 @@ type Adapter struct {
 type UserPolicy string
 
 const (
-	// UserFixed has the operator choose.
+	// UserFixed has the manager choose.
 	UserFixed UserPolicy = "Fixed"
 	// UserAssigned leaves it to the cluster: OpenShift assigns each namespace a range of
 	// users, and refuses pods that name another one.

@@ -75,7 +75,7 @@ func (m message) isModern() bool { return m.isScanned && len(m.envelope.Protocol
 // isRequest says whether the sender waits for an answer.
 func (m message) isRequest() bool { return len(m.ID) > 0 && m.Method != "" }
 
-// Run passes messages on until the client closes its output, or ctx ends. A line that is no message is
+// Run passes messages on until the client closes its output, or ctx ends. A line that is not a message is
 // answered with an error.
 func (b *Bridge) Run(ctx context.Context, in io.Reader, out io.Writer) error {
 	b.out = out

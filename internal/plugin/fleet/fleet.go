@@ -105,7 +105,7 @@ type Catalog struct {
 	Trimmed string
 }
 
-// Tool is a tool as the operator's probe has stored it. Raw is all that the server says of it.
+// Tool is a tool as the manager's probe has stored it. Raw is all that the server says of it.
 type Tool = mcpprobe.Tool
 
 // Annotations are hints of a server about a tool.

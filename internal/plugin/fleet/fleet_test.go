@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-mcp/slipway/internal/mcpprobe"
 )
 
-// What the operator's probe stores is read back as it is, also where the operator has cut it so that it
+// What the manager's probe stores is read back as it is, also where the manager has cut it so that it
 // matches its digest no more.
 func TestParse(t *testing.T) {
 	stored := mcpprobe.Catalog{

@@ -106,7 +106,7 @@ func (w walker) fields(found object) object {
 func (w walker) field(key string, value any, of object) any {
 	switch key {
 	case "command", "args", "entrypoint", "cmd": // the last two are an image's own, in a ControllerRevision
-		if of["name"] == mcpv1alpha1.ContainerAdapter { // whose words are the operator's
+		if of["name"] == mcpv1alpha1.ContainerAdapter { // whose words are the manager's
 			return w.hidden(value, hideWhole)
 		}
 		return w.hidden(value, hideWord)

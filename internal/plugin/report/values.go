@@ -9,7 +9,7 @@ import (
 // shortest is how many bytes a value must have to be looked for in texts. Shorter ones are part of other words.
 const shortest = 6
 
-// ellipsis ends a text that the operator has cut, perhaps in the middle of a value.
+// ellipsis ends a text that the manager has cut, perhaps in the middle of a value.
 const ellipsis = "…"
 
 // Values are what must not be in any text of a report.

@@ -33,7 +33,7 @@ const (
 	labelError  = "error_type"
 )
 
-// Methods are those that count as calls. The probes of the operator use none of them, so a server that
+// Methods are those that count as calls. The probes of the manager use none of them, so a server that
 // nothing calls shows no calls.
 func Methods() []string { return []string{"tools/call", "resources/read", "prompts/get", "batch"} }
 
