@@ -38,7 +38,7 @@ type Stateful struct {
 	settle    sync.Once
 	settled   chan struct{} // closed when the server has answered the first GET, or is not expected to
 	streams   atomic.Bool   // the server is known to answer GET with a stream
-	away      atomic.Bool // the server did not answer the last request
+	away      atomic.Bool   // the server did not answer the last request
 
 	agreed struct { // with the server
 		sync.Mutex
