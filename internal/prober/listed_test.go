@@ -132,6 +132,25 @@ func TestListsAreSentAtOnce(t *testing.T) {
 	}
 }
 
+// Pods answer 404 for the sessions of a pod only when the manager misses that pod, too. The test adapter fails at once:
+// the timeout of a request comes on top.
+func TestLostPodIsDoubtedInTime(t *testing.T) {
+	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
+		r := w.adapters()
+		r.whole = 1
+		w.Watch(alpha, []Instance{pod("a"), pod("b")})
+		for range 20 {
+			w.pass(time.Hour) // the pauses between requests grow with whole answers that say nothing new
+			r.lose("a", true)
+			w.pass(20*time.Second - defaultTimeout)
+			if got, _ := r.seenByB(t); !got.Doubted {
+				t.Error("the list does not doubt the lost pod")
+			}
+			r.lose("a", false)
+		}
+	})
+}
+
 // A load alone is worth a list only when it moves by a tenth of the limit, or to or from none or the limit.
 func TestLoadsInLists(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -25,8 +25,9 @@ const (
 	// loadSteps is how many parts of its limit a pod's load moves by before that alone is worth a list: one of so many.
 	loadSteps = 10
 	// renewal bounds the time between two requests to an adapter with a list, which counts for 30 s unless it is
-	// renewed.
-	renewal = 20 * time.Second
+	// renewed. Clients of a lost pod get 404 only when the manager has missed the pod, too: 20 s after their first
+	// request at the latest, so there is no time for longer pauses.
+	renewal = 10 * time.Second
 	// termRetry is the time between two attempts to find out the term of this leader.
 	termRetry = time.Second
 )

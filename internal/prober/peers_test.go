@@ -22,6 +22,7 @@ type roll struct {
 	mu    sync.Mutex
 	lists map[types.UID][]adapterapi.Peers
 	lost  map[types.UID]bool  // adapters that do not answer
+	whole int                 // how many answers were whole, if all are
 	open  map[types.UID]int32 // their sessions, of 20
 	spare map[types.UID]int64 // their spare processes
 }
@@ -50,6 +51,10 @@ func (w *world) adapters() *roll {
 		answer.sessions.Spares = r.spare[i.UID]
 		answer.peers = state(i.UID)
 		answer.etag = fmt.Sprintf(`"%d"`, answer.peers.Generation)
+		if r.whole > 0 {
+			answer.etag = fmt.Sprintf(`"whole %d"`, r.whole)
+			r.whole++
+		}
 		return answer, nil
 	})
 	w.onPush(func(_ context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error) {

@@ -13,8 +13,8 @@ import (
 // status. A failed check restarts nothing, and does not take the pod out of the Service: the probes
 // of the kubelet do that, and Slipway sets them.
 type VerificationApplyConfiguration struct {
-	// interval is the time between two checks of each pod. Defaults to 10s. While the answers do
-	// not change, the time grows to 30s. With several pods, it never exceeds 20s.
+	// interval is the time between two checks of each pod. Defaults to 10s. While nothing
+	// changes, the time can grow to 30s, but with several pods it stays at most 10s.
 	Interval *v1.Duration `json:"interval,omitempty"`
 	// timeout is how long one check may take before it counts as failed. Defaults to
 	// 5s.
