@@ -201,7 +201,8 @@ func (c *chaos) noteDeletions(ctx context.Context) {
 		if err := cluster.List(ctx, &list, client.InNamespace(c.server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: c.server.Name}); err == nil {
 			c.mu.Lock()
 			for _, pod := range list.Items {
-				if pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
+				// When a pod is removed, the API server sets both anew for a moment.
+				if _, isNoted := c.deleted[pod.Name]; !isNoted && pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 					c.deleted[pod.Name] = pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 				}
 			}
@@ -219,7 +220,7 @@ func (c *chaos) noteDeletions(ctx context.Context) {
 func (c *chaos) judge(report *swarm.Report) {
 	GinkgoHelper()
 	for _, incident := range report.Incidents {
-		Expect(c.explains(incident)).To(BeTrue(), func() string { return c.story(report, incident.Client) })
+		Expect(c.explains(incident)).To(BeTrue(), func() string { return "no fault explains " + incident.String() + "\n" + c.story(report, incident.Client) })
 	}
 }
 
