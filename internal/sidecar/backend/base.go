@@ -84,10 +84,14 @@ func newBase(env *Env, era sessionless.Era, bound sessionless.Bound, acquire fun
 }
 
 func (b *base) sessionlessOptions(era sessionless.Era, acquire func(context.Context) (mux.Server, error)) sessionless.Options {
+	processes := sessionless.MaxProcesses
+	if b.Shared {
+		processes = 1 // it may write one data file
+	}
 	return sessionless.Options{
 		Acquire: acquire, Era: era,
 		Limits: sessionless.Limits{
-			Calls: sessionless.MaxCalls, Listens: sessionless.MaxListens, TargetCalls: sessionless.BusyCalls, Processes: sessionless.MaxProcesses,
+			Calls: sessionless.MaxCalls, Listens: sessionless.MaxListens, TargetCalls: sessionless.BusyCalls, Processes: processes,
 			SendingBytes: b.sendingBytes(), BacklogBytes: session.PendingBytes, TotalBytes: b.heldBytes(), Memory: b.Memory,
 			StartTimeout: b.StartTimeout, Silence: sessionless.DiscoverSilence, IdleTimeout: b.IdleTimeout, StuckTimeout: mux.StuckTimeout,
 		},
