@@ -220,7 +220,9 @@ func (c *chaos) noteDeletions(ctx context.Context) {
 func (c *chaos) judge(report *swarm.Report) {
 	GinkgoHelper()
 	for _, incident := range report.Incidents {
-		Expect(c.explains(incident)).To(BeTrue(), func() string { return "no fault explains " + incident.String() + "\n" + c.story(report, incident.Client) })
+		Expect(c.explains(incident)).To(BeTrue(), func() string {
+			return "no fault explains " + incident.String() + "\n" + c.story(report, incident.Client)
+		})
 	}
 }
 
