@@ -41,7 +41,7 @@ const (
 	CheckPortLater Remedy = "if this lasts, check the port in spec.transport"
 	CheckPort      Remedy = "check the port in spec.transport, and that the server listens on 127.0.0.1"
 
-	OtherPorts        Remedy = "configure the server to listen on other ports than 16270, 16271 and 16272, which the adapter in the same pod uses"
+	OtherPorts        Remedy = "configure the server to listen on ports other than 16270, 16271 and 16272, which the adapter in the same pod uses"
 	MoreAdapterMemory Remedy = "raise spec.adapter.resources.limits.memory"
 
 	MoreSessions Remedy = "if clients are refused too, raise spec.session.maxPerPod or spec.replicas"

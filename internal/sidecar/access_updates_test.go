@@ -68,21 +68,23 @@ func subscriberHears(g *guard, url, token string, change func()) (keys []string)
 	change()
 	touch("a")
 	touch("b")
-	heard := make(chan []string, 1)
+	ended := make(chan error, 1)
 	go func() {
-		var keys []string
 		for !slices.Contains(keys, "b") {
 			line, err := events.ReadString('\n')
 			if err != nil {
-				g.t.Errorf("the stream ends after %v: %v", keys, err)
-				break
+				ended <- err
+				return
 			}
 			keys = append(keys, updatesIn(line)...)
 		}
-		heard <- keys
+		ended <- nil
 	}()
 	select {
-	case keys = <-heard:
+	case err := <-ended:
+		if err != nil {
+			g.t.Fatalf("the stream ends after %v: %v", keys, err)
+		}
 	case <-time.After(hang.Guard):
 		g.t.Fatal("there is no update of b")
 	}

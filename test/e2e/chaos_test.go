@@ -201,7 +201,7 @@ func (c *chaos) noteDeletions(ctx context.Context) {
 		if err := cluster.List(ctx, &list, client.InNamespace(c.server.Namespace), client.MatchingLabels{mcpv1alpha1.LabelServer: c.server.Name}); err == nil {
 			c.mu.Lock()
 			for _, pod := range list.Items {
-				// When a pod is removed, the API server sets both anew for a moment.
+				// When the kubelet removes a pod, the API server sets the timestamp to now and the period to 0.
 				if _, isNoted := c.deleted[pod.Name]; !isNoted && pod.DeletionTimestamp != nil && pod.DeletionGracePeriodSeconds != nil {
 					c.deleted[pod.Name] = pod.DeletionTimestamp.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 				}

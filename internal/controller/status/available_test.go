@@ -226,7 +226,7 @@ func TestWhatIsWrongWithAPod(t *testing.T) {
 		"the adapter's port is taken": {
 			pod:  func(p *corev1.Pod) { adapterOf(p).State = terminated(1, "Error", portIsTaken) },
 			want: "PodsNotReady", with: reconciling,
-			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "listen on other ports than 16270, 16271 and 16272", "-c mcp-adapter"},
+			words: []string{"the adapter cannot listen on port 16271, because another process of the pod does", "listen on ports other than 16270, 16271 and 16272", "-c mcp-adapter"},
 		},
 		"the adapter's port is taken, and its hook fails": {
 			pod: func(p *corev1.Pod) {

@@ -255,7 +255,7 @@ func TestSilentHomes(t *testing.T) {
 				t.Fatalf("%s later: %d after %s: %s", sent.Sub(begin), w.Code, time.Since(sent), w.Body)
 			}
 			waits = 0
-			time.Sleep(failedLapse / 11) // never at the moment at which the watch looks, too
+			time.Sleep(failedLapse / 11) // so that the client and the watch never try at the same time
 		}
 		k.fail(0, nil, errors.New("closed")) // its address is there again
 		time.Sleep(watchInterval + relay.DefaultDialTimeout)

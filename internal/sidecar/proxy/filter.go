@@ -178,8 +178,8 @@ func applyTo(message []byte, shown filter) ([]byte, bool) {
 // largeEvent is the size from which on an event takes room of the budget.
 const largeEvent = 64 << 10
 
-// relayEvents filters each event of a stream. An event that is not a message, or that there is no room for, ends
-// the stream.
+// relayEvents filters each event of a stream. It ends the stream at an event that is not a message, or for which the
+// adapter has no room.
 func (x *exchange) relayEvents(ctx context.Context, cancel context.CancelCauseFunc, response *http.Response, shown filter, room *budget.Account) {
 	write, end := x.begin(response, func() { cancel(errClientSlow) })
 	reader := rpc.NewEventReader(response.Body, x.proxy.MessageBytes)
