@@ -11,11 +11,13 @@ type buffer struct {
 	text strings.Builder
 }
 
-func (b *buffer) writeLine(line string) {
+func (b *buffer) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.text.WriteString(line + "\n")
+	return b.text.Write(text)
 }
+
+func (b *buffer) writeLine(line string) { _, _ = b.Write([]byte(line + "\n")) }
 
 func (b *buffer) String() string {
 	b.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	apiwatch "k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mcpv1alpha1 "github.com/slipway-mcp/slipway/api/v1alpha1"
@@ -52,8 +52,9 @@ type kubelet struct {
 }
 
 type runningPod struct {
-	namespace string
-	end       context.CancelFunc
+	namespace, name string
+	end             context.CancelFunc
+	output          *buffer // what its containers write, and what the kubelet could not do
 }
 
 func startKubelet(c client.WithWatch, network *loopback.Network, dir string) (*kubelet, error) {
@@ -106,7 +107,7 @@ func (k *kubelet) see(ctx context.Context, pod *corev1.Pod) {
 		k.done.Go(func() { k.remove(pod) })
 	case !known && !k.abandoned[pod.Namespace]:
 		running, end := context.WithCancel(ctx)
-		k.pods[pod.UID] = runningPod{pod.Namespace, end}
+		k.pods[pod.UID] = runningPod{pod.Namespace, pod.Name, end, &buffer{}}
 		k.done.Go(func() {
 			k.runPod(running, pod)
 			k.remove(pod)
@@ -210,7 +211,7 @@ func (k *kubelet) runPod(ctx context.Context, pod *corev1.Pod) {
 		// The API server deletes a pod without a node at once.
 		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "stand-in"}}
 		if err := k.client.SubResource("binding").Create(ctx, pod, binding); err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "kubelet: bind pod", pod.Name, err)
+			k.outputOf(pod).writeLine("kubelet: bind the pod: " + err.Error())
 		}
 		k.set(ctx, pod, func(status *corev1.PodStatus) { running(status, image, address, true) })
 		<-ctx.Done()
@@ -239,7 +240,12 @@ func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	exited := make(chan error, 2)
-	go func() { exited <- adapter.Wait() }()
+	wait := func(name string, process *exec.Cmd) {
+		err := process.Wait()
+		k.outputOf(pod).writeLine(fmt.Sprintf("kubelet: the %s exited: %v", name, err))
+		exited <- err
+	}
+	go wait("adapter", adapter)
 	containers := 1
 	if command, found := launched(pod); found {
 		launcher, err := k.start(ctx, pod, launcherProgram, append([]string{"--socket=" + socket, "--"}, command...))
@@ -250,7 +256,7 @@ func (k *kubelet) runContainers(ctx context.Context, pod *corev1.Pod) error {
 		k.launchers[pod.UID] = launcher.Process
 		k.mu.Unlock()
 		containers++
-		go func() { exited <- launcher.Wait() }()
+		go wait("launcher", launcher)
 	}
 	k.report(ctx, pod, address)
 	var problems []error
@@ -264,8 +270,9 @@ func (k *kubelet) start(ctx context.Context, pod *corev1.Pod, program string, ar
 	process := exec.CommandContext(ctx, program, args...)
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 	process.WaitDelay = hang.Guard
+	process.Stderr = k.outputOf(pod)
 	if *showLogs {
-		process.Stderr = os.Stderr
+		process.Stderr = io.MultiWriter(process.Stderr, os.Stderr)
 	}
 	process.Env = []string{"PATH=" + os.Getenv("PATH")}
 	for _, env := range pod.Spec.Containers[0].Env {
@@ -374,7 +381,7 @@ func (k *kubelet) mountKeys(ctx context.Context, pod *corev1.Pod) (string, error
 				continue
 			}
 			if err := writeKeys(dir, source.Items, changed); err != nil {
-				fmt.Fprintln(os.Stderr, "kubelet: write keys of pod", pod.Name, err)
+				k.outputOf(pod).writeLine("kubelet: write keys of the pod: " + err.Error())
 			}
 		}
 	})
@@ -404,9 +411,12 @@ func (k *kubelet) mountSettings(ctx context.Context, pod *corev1.Pod) (string, e
 }
 
 // writeKeys puts the files of a Secret where they are mounted, all at once as a kubelet does: they are links through one
-// link, which it moves to a new directory.
+// link, which it moves to a new directory. It does not write the files that are there: the adapter may be reading them.
 func writeKeys(dir string, items []corev1.KeyToPath, secret *corev1.Secret) error {
-	version := filepath.Join(dir, "..version-"+secret.ResourceVersion)
+	version, data := filepath.Join(dir, "..version-"+secret.ResourceVersion), filepath.Join(dir, "..data")
+	if written, err := os.Readlink(data); err == nil && written == filepath.Base(version) {
+		return nil
+	}
 	if err := os.MkdirAll(version, 0o700); err != nil {
 		return err
 	}
@@ -425,7 +435,7 @@ func writeKeys(dir string, items []corev1.KeyToPath, secret *corev1.Secret) erro
 	if err := os.Symlink(filepath.Base(version), next); err != nil {
 		return err
 	}
-	return os.Rename(next, filepath.Join(dir, "..data"))
+	return os.Rename(next, data)
 }
 
 // running is the status of a pod whose containers run.
@@ -449,18 +459,47 @@ func running(status *corev1.PodStatus, image, address string, ready bool) {
 	}
 }
 
+// set changes the status of a pod. A busy API server can refuse that for a while, so the kubelet tries until the pod is
+// gone or the context ends.
 func (k *kubelet) set(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus)) {
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
+	for ctx.Err() == nil {
 		current := &corev1.Pod{}
-		if err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current); err != nil {
-			return err
+		err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current)
+		if err == nil {
+			change(&current.Status)
+			err = k.client.Status().Update(ctx, current)
 		}
-		change(&current.Status)
-		return k.client.Status().Update(ctx, current)
-	})
-	if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
-		fmt.Fprintln(os.Stderr, "kubelet: set status of pod", pod.Name, err)
+		if err == nil || apierrors.IsNotFound(err) {
+			return
+		}
+		k.outputOf(pod).writeLine("kubelet: set the status of the pod: " + err.Error())
+		select {
+		case <-ctx.Done():
+		case <-poll.C:
+		}
 	}
+}
+
+// outputOf returns what the containers of a pod write.
+func (k *kubelet) outputOf(pod *corev1.Pod) *buffer {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pods[pod.UID].output
+}
+
+// outputs describes the pods of a namespace, for a test that failed.
+func (k *kubelet) outputs(namespace string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var text strings.Builder
+	for _, pod := range k.pods {
+		if pod.namespace == namespace {
+			fmt.Fprintf(&text, "pod %s:\n%s", pod.name, pod.output)
+		}
+	}
+	return text.String()
 }
 
 // launcherOf is the process of a pod's launcher.

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -180,8 +181,35 @@ func newNamespace(t *testing.T) string {
 	if err := shared.client.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { shared.kubelet.abandon(namespace.Name) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what was left in the namespace:\n%s%s", remains(namespace.Name), shared.kubelet.outputs(namespace.Name))
+		}
+		shared.kubelet.abandon(namespace.Name)
+	})
 	return namespace.Name
+}
+
+// remains describes the servers and the pods of a namespace, for a test that failed.
+func remains(namespace string) string {
+	ctx, cancel := context.WithTimeout(context.Background(), hang.Guard)
+	defer cancel()
+	var text strings.Builder
+	servers, pods := &mcpv1alpha1.MCPServerList{}, &corev1.PodList{}
+	if err := errors.Join(shared.client.List(ctx, servers, client.InNamespace(namespace)), shared.client.List(ctx, pods, client.InNamespace(namespace))); err != nil {
+		fmt.Fprintln(&text, err)
+	}
+	for i := range servers.Items {
+		fmt.Fprintf(&text, "server %s:\n%s", servers.Items[i].Name, describe(&servers.Items[i].Status))
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		fmt.Fprintf(&text, "pod %s, deleted %v: %s %s\n", pod.Name, pod.DeletionTimestamp, pod.Status.Phase, pod.Status.Message)
+		for _, condition := range pod.Status.Conditions {
+			fmt.Fprintf(&text, "  %s %s\n", condition.Type, condition.Status)
+		}
+	}
+	return text.String()
 }
 
 // newServer returns a stdio server that runs the echo server.
