@@ -46,7 +46,7 @@ type instance struct {
 	softFails   int       // those among them that do not undo a success
 	askFails    int       // of the catalog, in a row
 	asks        int       // while it was not ready
-	askNext     bool      // the catalog was left out last time
+	askNext     bool      // the catalog was left out last time, and comes before anything else
 	noRoom      int       // times in a row that there was no memory to read the catalog
 	verifiedAt  time.Time // when it was last asked through its client port
 	verifyAt    time.Time // not before this it is asked there again

@@ -132,23 +132,38 @@ func TestListsAreSentAtOnce(t *testing.T) {
 	}
 }
 
-// Pods answer 404 for the sessions of a pod only when the manager misses that pod, too. The test adapter fails at once:
-// the timeout of a request comes on top.
+// doubtedWithin is enough for the longest pause between two requests and the timeout of one.
+const doubtedWithin = 17 * time.Second
+
+// Pods answer 404 for the sessions of a pod only when the manager misses that pod, too.
 func TestLostPodIsDoubtedInTime(t *testing.T) {
-	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
-		r := w.adapters()
-		r.whole = 1
-		w.Watch(alpha, []Instance{pod("a"), pod("b")})
-		for range 20 {
-			w.pass(time.Hour) // the pauses between requests grow with whole answers that say nothing new
-			r.lose("a", true)
-			w.pass(20*time.Second - defaultTimeout)
-			if got, _ := r.seenByB(t); !got.Doubted {
-				t.Error("the list does not doubt the lost pod")
-			}
-			r.lose("a", false)
-		}
-	})
+	for name, moves := range map[string]int32{
+		"while nothing changes": 0,
+		"while loads change":    2, // each list is followed by another one, and the lost pod lacks them all
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
+				r := w.adapters()
+				r.whole, r.takes = 1, betweenLists
+				w.Watch(alpha, []Instance{pod("a"), pod("b")})
+				for range 20 {
+					w.pass(time.Hour) // the pauses between requests grow with whole answers that say nothing new
+					r.lose("a", true)
+					r.mu.Lock()
+					r.moves = moves
+					r.mu.Unlock()
+					w.pass(doubtedWithin)
+					if got, _ := r.seenByB(t); !got.Doubted {
+						t.Errorf("the list does not doubt the lost pod after %s", doubtedWithin)
+					}
+					r.lose("a", false)
+					r.mu.Lock()
+					r.moves = 0
+					r.mu.Unlock()
+				}
+			})
+		})
+	}
 }
 
 // A load alone is worth a list only when it moves by a tenth of the limit, or to or from none or the limit.

@@ -22,7 +22,9 @@ type roll struct {
 	mu    sync.Mutex
 	lists map[types.UID][]adapterapi.Peers
 	lost  map[types.UID]bool  // adapters that do not answer
+	takes time.Duration       // for an answer
 	whole int                 // how many answers were whole, if all are
+	moves int32               // by how many sessions the load of b moves with each answer
 	open  map[types.UID]int32 // their sessions, of 20
 	spare map[types.UID]int64 // their spare processes
 }
@@ -41,31 +43,37 @@ func (w *world) adapters() *roll {
 		}
 		return state
 	}
-	w.onFetch(func(_ context.Context, i Instance, _ string) (reply, error) {
+	w.onFetch(func(ctx context.Context, i Instance, _ string) (reply, error) {
+		if r.isLost(i.UID) {
+			<-ctx.Done()
+			return reply{}, class(mcpprobe.Timeout)
+		}
+		time.Sleep(r.takes)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.lost[i.UID] {
-			return reply{}, class(mcpprobe.Unreachable)
-		}
 		answer := good("1", r.open[i.UID])
 		answer.sessions.Spares = r.spare[i.UID]
 		answer.peers = state(i.UID)
 		answer.etag = fmt.Sprintf(`"%d"`, answer.peers.Generation)
+		if i.UID == "b" {
+			r.open["b"] = (r.open["b"] + r.moves) % 20
+		}
 		if r.whole > 0 {
 			answer.etag = fmt.Sprintf(`"whole %d"`, r.whole)
 			r.whole++
 		}
 		return answer, nil
 	})
-	w.onPush(func(_ context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
+	w.onPush(func(ctx context.Context, i Instance, kind documentKind) (adapterapi.AccessState, error) {
 		if kind != peersDocument {
 			return adapterapi.AccessState{}, errors.New("only lists are to be pushed here")
 		}
-		if r.lost[i.UID] {
-			return adapterapi.AccessState{}, class(mcpprobe.Unreachable)
+		if r.isLost(i.UID) {
+			<-ctx.Done()
+			return adapterapi.AccessState{}, class(mcpprobe.Timeout)
 		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		list, err := adapterapi.DecodePeers([]byte(i.Peers.Text))
 		if err != nil {
 			w.t.Error(err)
@@ -80,6 +88,12 @@ func (r *roll) lose(uid types.UID, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost[uid] = lost
+}
+
+func (r *roll) isLost(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost[uid]
 }
 
 func (r *roll) setSessions(uid types.UID, number int32) {
@@ -200,7 +214,7 @@ func TestDoubtedPods(t *testing.T) {
 		w.Watch(alpha, []Instance{pod("a"), pod("b")})
 		w.pass(time.Second)
 		r.lose("b", true)
-		w.pass(12 * time.Second)
+		w.pass(doubtedWithin)
 		r.want(t, "a", "a b?")
 		r.lose("b", false)
 		w.pass(time.Minute)

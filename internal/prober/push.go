@@ -89,6 +89,9 @@ func (i *instance) lagging() []documentKind {
 
 // pushNow are the kinds of documents that it is to be sent.
 func (i *instance) pushNow(now time.Time) []documentKind {
+	if i.askNext {
+		return nil
+	}
 	return slices.DeleteFunc(i.lagging(), func(kind documentKind) bool { return now.Before(i.pushes[kind].at) })
 }
 
@@ -100,9 +103,10 @@ type pushAnswer struct {
 	err   error
 }
 
-// send sends an instance its documents, before it is asked anything, and says whether that
-// was all: who does not answer in time is not asked for more by the same job.
-func (p *Prober) send(ctx context.Context, j *job, a *answer) (over bool) {
+// send sends an instance its documents before the job asks anything. It returns an error if the adapter does not answer
+// in time. The job then asks nothing more, and the next job asks first: while other pods of the server come and go, there
+// is always another list to send.
+func (p *Prober) send(ctx context.Context, j *job, a *answer) error {
 	ctx, cancel := context.WithTimeout(ctx, j.asks.Timeout)
 	defer cancel()
 	for _, kind := range j.pushes {
@@ -113,10 +117,10 @@ func (p *Prober) send(ctx context.Context, j *job, a *answer) (over bool) {
 		})
 		a.pushes = append(a.pushes, pushed)
 		if a.late = errors.Is(ctx.Err(), context.DeadlineExceeded) && silent(pushed.err); a.late {
-			return true
+			return pushed.err
 		}
 	}
-	return false
+	return nil
 }
 
 // settlePush records the result of sending a document.

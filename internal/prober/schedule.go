@@ -60,6 +60,7 @@ type job struct {
 // answer is the result of a job.
 type answer struct {
 	pushes    []pushAnswer // those that were tried
+	sendErr   error        // of the last of them, if the adapter did not answer in time
 	verified  bool         // it was tried
 	verifyErr error
 	asked     bool // it was tried
@@ -187,7 +188,8 @@ func (p *Prober) begin(ctx context.Context, i *instance, now time.Time) {
 // ask does what a job is about, within its deadline.
 func (p *Prober) ask(ctx context.Context, j *job) answer {
 	var a answer
-	if len(j.pushes) > 0 && p.send(ctx, j, &a) {
+	if err := p.send(ctx, j, &a); err != nil {
+		a.sendErr = err
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, j.asks.Timeout)
@@ -284,6 +286,9 @@ func (p *Prober) settle(i *instance, a answer, now time.Time) bool {
 		i.verified(i.meshed(a), now)
 	}
 	switch {
+	case a.sendErr != nil:
+		i.unanswered(a.sendErr, now)
+		i.askNext = true
 	case !a.asked:
 		i.askNext = true
 	case errors.Is(a.askErr, errNoRoom):
