@@ -92,9 +92,9 @@ func forwarded(name, title string, metrics []report.Metric, run func(context.Con
 
 // forwardedWorkloads are those of clients that enter at another pod than their session's, beside clients that do not.
 var forwardedWorkloads = []workload{
-	forwarded("forwarded-1", "Small calls, 1 session, at another pod", small, calls(1), 12, 1),
-	forwarded("forwarded-8", "Small calls, 8 sessions, at another pod", small, calls(8), 12, 1),
-	forwarded("forwarded-64", "Small calls, 64 sessions, at another pod", small, calls(64), 12, 1),
+	forwarded("forwarded-1", "Small calls, 1 session, at another pod", small, callsIn(1, (*cell).settled), 12, 1),
+	forwarded("forwarded-8", "Small calls, 8 sessions, at another pod", small, callsIn(8, (*cell).settled), 12, 1),
+	forwarded("forwarded-64", "Small calls, 64 sessions, at another pod", small, callsIn(64, (*cell).settled), 12, 1),
 	forwarded("forwarded-reply-1m", "A reply of 1 MiB, at another pod", large, largeReply(mebibyte), 8, 1),
 	forwarded("forwarded-progress", "1,000 progress events a call, at another pod", progressMetrics, progress, 12, 1),
 	forwarded("idle-forwarded", "500 idle sessions with an open stream at another pod", idleMetrics, idle(500), 3, 0),
