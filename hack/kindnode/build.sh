@@ -17,7 +17,29 @@ cache=${SLIPWAY_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/slipway}/kindnode
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export CGO_ENABLED=0 GOFLAGS=-trimpath GOWORK=off
 
-say() { echo "progress: kind node image: $*" >&2; }
+# say TEXT SECONDS LATER... tells every ten seconds what this script does, and how long the image takes until it is done:
+# the SECONDS of this step on 2 cores, and those of the LATER ones.
+say() {
+  local text=$1 left=0 seconds
+  shift
+  for seconds in "$@"; do left=$((left + seconds)); done
+  hush
+  (
+    while kill -0 $$ 2>/dev/null; do
+      if ((left >= 90)); then echo "progress: kind node image: $text, about $(((left + 30) / 60)) min left"; else echo "progress: kind node image: $text, about $left s left"; fi
+      sleep 10 >/dev/null 2>&1 # it may live on, and must not keep a pipe open then
+      left=$((left > 20 ? left - 10 : 10))
+    done
+  ) >&2 &
+  teller=$!
+}
+teller=''
+hush() {
+  [[ -n $teller ]] || return 0
+  kill "$teller" 2>/dev/null || true
+  wait "$teller" 2>/dev/null || true
+  teller=''
+}
 fail() { echo "hack/kindnode: $*" >&2; exit 1; }
 key() { sha256sum | cut -c1-16; }
 
@@ -65,7 +87,7 @@ if [[ ${1:-} != --tools && -f $node/node.tar ]]; then
   exit 0
 fi
 work=$(mktemp -d "$cache/build.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+trap 'hush; rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -80,9 +102,14 @@ fetch() {
   done
 }
 
+# What the steps take on 2 cores, and 0 for those that are done.
+takes_runtime=$([[ -d $runtime ]] && echo 0 || echo 240)
+takes_rootfs=$([[ -f $rootfs ]] && echo 0 || echo 90)
+takes_node=90
+
 need_tools() {
   [[ -d $toolset ]] && return
-  say "fetch Debian's Docker engine and mmdebstrap, about 10 s left"
+  say "fetch Debian's Docker engine and mmdebstrap" 10
   fetch "$work/tools" docker.io mmdebstrap
   mv "$work/tools" "$toolset"
 }
@@ -91,7 +118,7 @@ need_runtime() {
   [[ -d $runtime ]] && return
   local out=$work/runtime
   mkdir -p "$out/bin" "$out/cni"
-  say "build containerd $containerd, runc $runc and CNI plugins $plugins, about 4 min left"
+  say "build containerd $containerd, runc $runc and CNI plugins $plugins" "$takes_runtime" "$takes_rootfs" "$takes_node"
   GOBIN=$out/bin go install -tags "no_aufs no_zfs no_btrfs no_devmapper" -ldflags "-s -w -X github.com/containerd/containerd/v2/version.Version=$containerd" \
     github.com/containerd/containerd/v2/cmd/{containerd,ctr,containerd-shim-runc-v2}@"$containerd" >&2
   GOBIN=$out/cni go install -ldflags "-s -w" github.com/containernetworking/plugins/plugins/{ipam/host-local,main/loopback,main/ptp,meta/portmap}@"$plugins" >&2
@@ -105,7 +132,7 @@ need_runtime() {
 
 need_rootfs() {
   [[ -f $rootfs ]] && return
-  say "make a root file system of Debian packages, about 90 s left"
+  say "make a root file system of Debian packages" "$takes_rootfs" "$takes_node"
   PATH=$toolset/usr/bin:$PATH DEBIAN_FRONTEND=noninteractive unshare --mount perl "$toolset/usr/bin/mmdebstrap" --quiet --mode=root --variant=minbase --include="$packages" \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/doc/*' \
     --aptopt='Apt::Install-Recommends "false"' "$suite" "$work/rootfs.tar" >&2
@@ -117,10 +144,11 @@ if [[ ${1:-} == --tools ]]; then
   echo "$toolset"
   exit 0
 fi
-kube=$("$root/hack/kube/build.sh")
+hush
+kube=$("$root/hack/kube/build.sh") # which tells about itself
 need_runtime
 need_rootfs
-say "put the node together, about 40 s left"
+say "put the node together" "$takes_node"
 (cd "$root" && go build -buildvcs=false -ldflags "-s -w" -o "$work/bin/" ./hack/kindnode ./hack/kindnode/kindnetd ./test/cluster/pause)
 "$here/assemble.sh" "$work" "$kind" "$kube" "$version" "$runtime" "$rootfs" >&2
 mkdir -p "$node"

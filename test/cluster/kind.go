@@ -41,7 +41,7 @@ type kind struct {
 
 // needEngine has all commands talk to our own engine, if the cluster has one.
 func (k *kind) needEngine() error {
-	if k.engine == nil || !k.engine.Exists() {
+	if !k.hasOwnEngine() {
 		return nil
 	}
 	return k.engine.Environment()
@@ -58,11 +58,18 @@ func (k *kind) startEngine(ctx context.Context) error {
 	case k.isOnUsersEngine() || os.Getenv("DOCKER_HOST") != "":
 		return errors.New("the Docker engine does not answer: start it")
 	}
+	claimed := statedir.Provider(k.dir) != ""
 	if err := statedir.Claim(k.dir, providerKind); err != nil {
 		return err
 	}
-	return k.engine.Up(ctx)
+	err := k.engine.Up(ctx)
+	if err != nil && !claimed && !k.engine.Exists() {
+		return errors.Join(err, statedir.Remove(k.dir)) // another provider may have it
+	}
+	return err
 }
+
+func (k *kind) hasOwnEngine() bool { return k.engine != nil && k.engine.Exists() }
 
 // usersEngine is the name of a file that says that the user's Docker engine has the cluster.
 const usersEngine = "users-engine"
@@ -77,7 +84,7 @@ func (k *kind) claim() error {
 	if err := statedir.Claim(k.dir, providerKind); err != nil {
 		return err
 	}
-	if k.engine != nil && k.engine.Exists() {
+	if k.hasOwnEngine() {
 		return nil
 	}
 	if err := os.WriteFile(filepath.Join(k.dir, usersEngine), nil, 0o600); err != nil {
@@ -148,6 +155,7 @@ func (k *kind) create(ctx context.Context, image string) error {
 	if err != nil {
 		return err
 	}
+	_, _ = fmt.Fprintln(os.Stdout, "progress: create the nodes, about 1 min left")
 	err = k.kind(ctx, os.Stdout, "create", "cluster", "--name", kindName, "--image", image,
 		"--config", config, "--kubeconfig", k.Kubeconfig(), "--wait", "3m")
 	if err != nil {
@@ -246,7 +254,7 @@ func (k *kind) Down(ctx context.Context) error {
 	}
 	defer release()
 	switch {
-	case k.engine != nil && k.engine.Exists():
+	case k.hasOwnEngine():
 		// The engine ends with all that it has.
 		if err := k.engine.Down(ctx); err != nil {
 			return err
@@ -260,7 +268,7 @@ func (k *kind) Down(ctx context.Context) error {
 }
 
 func (k *kind) Status(ctx context.Context) error {
-	if k.engine != nil && k.engine.Exists() {
+	if k.hasOwnEngine() {
 		if err := k.engine.Running(); err != nil {
 			return err
 		}

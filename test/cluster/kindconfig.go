@@ -80,7 +80,7 @@ func (k *kind) writeConfig() (string, error) {
 		node["kubeadmConfigPatches"] = append(patches, schedulable)
 		config["nodes"] = []any{node, map[string]any{"role": "worker"}}
 	}
-	if k.engine != nil && k.engine.Exists() {
+	if k.hasOwnEngine() {
 		address, err := k.engine.Address()
 		if err != nil {
 			return "", err

@@ -8,41 +8,29 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // errNoImage says that there is no image for the nodes of a kind cluster.
 var errNoImage = errors.New("no node image for kind can be had")
 
+// otherImages are the images that the version of kind in hack/tools/go.mod has been released with, beside that of
+// kind.yaml. Their versions of Kubernetes are the only ones, so they may be other patch levels than those of hack/kube.
+var otherImages = []string{
+	"kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947aae99bd16290d7c895f2b7ea312e3cbfaed",
+	"kindest/node:v1.35.8@sha256:07b2536e30b803ed61d1677a79df6115f798ce64c80f9e22f6ed45afd09323c0",
+	"kindest/node:v1.34.11@sha256:44e222ee2132dab25ff87301682f89eb82c7880ea3a1bf543bfe9708fd08d67d",
+}
+
 // image returns an image for the nodes that the engine has: the one that kind publishes, where a registry answers, else
 // one of our own.
 func (k *kind) image(ctx context.Context) (string, error) {
-	published, err := k.publishedImage(ctx)
-	if err != nil {
-		return "", err
-	}
-	if k.has(ctx, published) || k.options.image != "" {
-		return published, nil // kind pulls an image that the user names, and says what is wrong with it
-	}
-	pulled, notPulled := k.pull(ctx, published)
-	if notPulled == nil {
-		return pulled, nil
-	}
-	if ctx.Err() != nil {
-		return "", fmt.Errorf("pull %s: %w", published, ctx.Err())
-	}
-	fmt.Printf("note: %s cannot be pulled (%v), so the nodes get an image that is built here\n", published, notPulled)
-	own, err := k.ownImage(ctx)
-	if err != nil {
-		return "", fmt.Errorf("%w: %s cannot be pulled (%w), nor can one be built (%w)", errNoImage, published, notPulled, err)
-	}
-	return own, nil
-}
-
-// publishedImage is the image of kind.yaml, or of another version of Kubernetes that the user asks for.
-func (k *kind) publishedImage(ctx context.Context) (string, error) {
-	if k.options.image != "" {
-		return k.options.image, nil
+	if named := k.options.image; named != "" {
+		if k.hasOwnEngine() && !k.has(ctx, named) {
+			return k.pull(ctx, named)
+		}
+		return named, nil // kind pulls it, and says what is wrong with it
 	}
 	config, err := readConfig(k.repository)
 	if err != nil {
@@ -52,11 +40,51 @@ func (k *kind) publishedImage(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if name, _, _ := strings.Cut(config.image(), "@"); strings.HasSuffix(name, ":"+version) {
-		return config.image(), nil
+	published, unusable := k.published(ctx, append([]string{config.image()}, otherImages...), version)
+	if unusable == nil {
+		return published, nil
 	}
-	repository, _, _ := strings.Cut(config.image(), ":")
-	return repository + ":" + version, nil
+	if ctx.Err() != nil {
+		return "", fmt.Errorf("pull the node image of kind: %w", ctx.Err())
+	}
+	own, err := k.ownImage(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w, and none can be built here (%w)", errNoImage, unusable, err)
+	}
+	fmt.Printf("note: %v, so the nodes have an image that was built here\n", unusable)
+	return own, nil
+}
+
+// published returns the image that kind publishes for a version of Kubernetes, once the engine has it.
+func (k *kind) published(ctx context.Context, images []string, version string) (string, error) {
+	minor := version
+	if parts := strings.SplitN(version, ".", 3); len(parts) == 3 && k.options.version != version {
+		minor = parts[0] + "." + parts[1] // unless the user asks for this very patch level
+	}
+	i := slices.IndexFunc(images, func(image string) bool {
+		_, tag, _ := strings.Cut(image, ":")
+		return strings.HasPrefix(tag, minor+".") || strings.HasPrefix(tag, minor+"@")
+	})
+	switch {
+	case i < 0:
+		return "", fmt.Errorf("kind publishes no image with Kubernetes %s", version)
+	case k.onCgroupV1(ctx):
+		return "", errors.New("the node image that kind publishes does not start on cgroup v1")
+	case k.has(ctx, images[i]):
+		return images[i], nil
+	}
+	pulled, err := k.pull(ctx, images[i])
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be pulled (%w)", images[i], err)
+	}
+	return pulled, nil
+}
+
+// onCgroupV1 reports whether the machine of the engine has version 1 of cgroups.
+func (k *kind) onCgroupV1(ctx context.Context) bool {
+	var version bytes.Buffer
+	err := k.docker(ctx, &version, "info", "--format", "{{.CgroupVersion}}")
+	return err == nil && strings.TrimSpace(version.String()) == "1"
 }
 
 // version is that of Kubernetes, by KUBE_VERSION.
@@ -69,15 +97,14 @@ func (k *kind) version(ctx context.Context) (string, error) {
 }
 
 func (k *kind) has(ctx context.Context, image string) bool {
-	var ids bytes.Buffer
-	err := k.docker(ctx, &ids, "images", "--quiet", image)
-	return err == nil && strings.TrimSpace(ids.String()) != ""
+	// Without the engine's complaint: there is another way. `docker images` does not find a name with a tag and a digest.
+	return k.run(ctx, k.repository, io.Discard, "sh", "-c", `docker image inspect "$0" 2>/dev/null`, image) == nil
 }
 
 // pull has the engine pull an image, and returns its name there. Our own engine reaches no network, so the image comes
 // through this program.
 func (k *kind) pull(ctx context.Context, image string) (string, error) {
-	if k.engine == nil || !k.engine.Exists() {
+	if !k.hasOwnEngine() {
 		return image, k.docker(ctx, os.Stdout, "pull", image)
 	}
 	archive := filepath.Join(k.dir, "node.tar")
@@ -101,7 +128,7 @@ func (k *kind) ownImage(ctx context.Context) (string, error) {
 	if k.has(ctx, image) {
 		return image, nil
 	}
-	_, _ = fmt.Fprintln(os.Stdout, "progress: load the node image into the Docker engine, about 20 s left")
+	_, _ = fmt.Fprintln(os.Stdout, "progress: load the node image into the Docker engine, about 80 s left")
 	base := strings.Replace(image, ":", "-files:", 1)
 	if err := k.docker(ctx, io.Discard, "import", archive, base); err != nil {
 		return "", err

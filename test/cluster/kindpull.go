@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -37,8 +38,30 @@ func pullArchive(ctx context.Context, image, path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("pull %s: %w", image, err)
 	}
-	if err := tarball.WriteToFile(path, tag, found); err != nil {
+	updates, told := make(chan v1.Update, 1), make(chan struct{})
+	go func() {
+		defer close(told)
+		tellPull(tagged, updates)
+	}()
+	err = tarball.WriteToFile(path, tag, found, tarball.WithProgress(updates))
+	close(updates)
+	<-told
+	if err != nil {
 		return "", fmt.Errorf("pull %s: %w", image, err)
 	}
 	return tagged, nil
+}
+
+// tellPull tells every few seconds how far a pull is.
+func tellPull(image string, updates <-chan v1.Update) {
+	const every = 5 * time.Second
+	began, last := time.Now(), time.Now()
+	for update := range updates {
+		if time.Since(last) < every || update.Complete <= 0 {
+			continue
+		}
+		last = time.Now()
+		left := time.Duration(float64(time.Since(began)) * float64(update.Total-update.Complete) / float64(update.Complete))
+		_, _ = fmt.Fprintf(os.Stdout, "progress: pull %s, %d of %d MB, about %s left\n", image, update.Complete>>20, update.Total>>20, left.Round(time.Second))
+	}
 }

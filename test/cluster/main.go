@@ -7,6 +7,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,20 +100,29 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	cluster, err := newProvider(name, dir)
+	return (&choice{dir: dir, asked: os.Getenv("CLUSTER"), newProvider: newProvider, out: os.Stdout}).execute(ctx, name, args)
+}
+
+// choice executes commands by the provider that was chosen.
+type choice struct {
+	dir, asked  string
+	newProvider func(name, dir string) (provider, error)
+	out         io.Writer
+}
+
+// execute executes a command. A user who has not asked for kind gets a local cluster if kind has no image for its nodes.
+func (c *choice) execute(ctx context.Context, name string, args []string) error {
+	cluster, err := c.newProvider(name, c.dir)
 	if err != nil {
 		return err
 	}
 	err = execute(ctx, name, cluster, args)
-	if !errors.Is(err, errNoImage) || os.Getenv("CLUSTER") != "" || statedir.Provider(dir) != "" || ctx.Err() != nil {
+	if !errors.Is(err, errNoImage) || c.asked != "" || statedir.Provider(c.dir) != "" || ctx.Err() != nil {
 		return err
 	}
 	// hack/demo.sh shows notes.
-	fmt.Printf("note: a Docker engine answers, but %v, so this is a local cluster instead of kind\n", err)
-	if cluster, err = newProvider(providerLocal, dir); err != nil {
-		return err
-	}
-	return execute(ctx, providerLocal, cluster, args)
+	_, _ = fmt.Fprintf(c.out, "note: a Docker engine answers, but %v, so this is a local cluster instead of kind\n", err)
+	return c.execute(ctx, providerLocal, args)
 }
 
 // checkArgs makes sure that a command has the arguments that it needs.
@@ -276,12 +286,36 @@ func dockerAnswers(ctx context.Context) bool {
 	return command.Run() == nil
 }
 
-// runCommand runs a program for the user to watch; its output is wanted or shown.
+// runCommand runs a program for the user to watch; its output is wanted or shown. The error has the last line that the
+// program writes to standard error: with CLUSTER unset, it is the reason for another provider.
 func runCommand(ctx context.Context, dir string, output io.Writer, name string, args ...string) error {
 	command := exec.CommandContext(ctx, name, args...)
-	command.Dir, command.Stdout, command.Stderr = dir, output, os.Stderr
+	last := &lastLine{}
+	command.Dir, command.Stdout, command.Stderr = dir, output, io.MultiWriter(os.Stderr, last)
 	// Killed outright, a script could not clean up.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 10 * time.Second
-	return command.Run()
+	err := command.Run()
+	if text := last.String(); err != nil && text != "" {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return err
 }
+
+// lastLine keeps the last line that is written to it.
+type lastLine struct{ text []byte }
+
+// mostOfLine bounds what is kept of a line.
+const mostOfLine = 1 << 10
+
+// Write implements io.Writer.
+func (l *lastLine) Write(p []byte) (int, error) {
+	l.text = append(l.text, p...)
+	if i := bytes.LastIndexByte(bytes.TrimSpace(l.text), '\n'); i >= 0 {
+		l.text = l.text[i+1:]
+	}
+	l.text = l.text[:min(len(l.text), mostOfLine)]
+	return len(p), nil
+}
+
+func (l *lastLine) String() string { return string(bytes.TrimSpace(l.text)) }

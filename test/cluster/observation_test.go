@@ -22,8 +22,11 @@ import (
 // observation is what a cluster could leave on the machine.
 type observation struct {
 	Processes, Mounts, Cgroups, PassedOn, Chains, Interfaces, Routes, Paths []string
-	Filter                                                                  string
-	Sysctls                                                                 map[string]string
+	// Everywhere are all mount points of the machine, and Hierarchies are the cgroup controllers with their hierarchies:
+	// the systemd of a node could mount one for the whole machine.
+	Everywhere, Hierarchies []string
+	Filter                  string
+	Sysctls                 map[string]string
 }
 
 func (o observation) leftovers() []string {
@@ -61,6 +64,19 @@ func observe(t *testing.T, dir string) observation {
 	}
 	o.Mounts, err = machine.MountsUnder(dir)
 	must(err)
+	mounts, err := machine.Mounts()
+	must(err)
+	for _, mount := range mounts {
+		o.Everywhere = append(o.Everywhere, mount.Point)
+	}
+	slices.Sort(o.Everywhere)
+	controllers, err := os.ReadFile("/proc/cgroups")
+	must(err)
+	for line := range strings.Lines(string(controllers)) {
+		if fields := strings.Fields(line); len(fields) == 4 { // name, hierarchy, number of groups, enabled
+			o.Hierarchies = append(o.Hierarchies, fields[0]+" "+fields[1])
+		}
+	}
 	for _, name := range []string{local.Cgroup, engine.Cgroup} {
 		dirs, err := machine.CgroupDirs(name)
 		must(err)
@@ -87,7 +103,7 @@ func observe(t *testing.T, dir string) observation {
 	for _, link := range interfaces {
 		o.Interfaces = append(o.Interfaces, link.Name)
 	}
-	for _, path := range []string{dir, "/etc/docker", "/run/containerd", "/run/docker", "/run/netns", "/var/lib/docker", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods"} {
+	for _, path := range []string{dir, "/etc/docker", "/opt/containerd", "/run/containerd", "/run/docker", "/run/netns", "/var/lib/docker", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers", "/var/log/pods"} {
 		if _, err := os.Lstat(path); err == nil {
 			o.Paths = append(o.Paths, path)
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/slipway-mcp/slipway/internal/imagebuild"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/containerd"
+	"github.com/slipway-mcp/slipway/test/cluster/internal/engine"
 	"github.com/slipway-mcp/slipway/test/cluster/internal/statedir"
 )
 
@@ -203,27 +205,32 @@ func TestKindImage(t *testing.T) {
 	}
 	published := config.image()
 	refused := errors.New("no route to host")
-	const build = "kindnode/build.sh"
+	absent := errors.New("no such image")
+	const build, inspect = "kindnode/build.sh", "docker image inspect"
 	tests := map[string]struct {
 		answers  map[string]string
 		failures map[string]error
-		asked    string
+		asked    kindOptions
 		want     string
 		wantErr  error
 	}{
-		"it is there":          {answers: map[string]string{"docker images --quiet " + published: "0123\n"}, failures: map[string]error{"docker pull": refused}, want: published},
-		"it can be pulled":     {want: published},
-		"no registry":          {answers: map[string]string{build: "/cache/v1.37.0-key/node.tar\n"}, failures: map[string]error{"docker pull": refused}, want: "slipway-kind-node:v1.37.0-key"},
-		"neither":              {failures: map[string]error{"docker pull": refused, build: errors.New("needs root")}, wantErr: errNoImage},
-		"the user names one":   {asked: "mine:1", failures: map[string]error{"docker pull": refused}, want: "mine:1"},
-		"another version":      {answers: map[string]string{"--version": "v1.36.3\n"}, want: "kindest/node:v1.36.3"},
-		"another, no registry": {answers: map[string]string{"--version": "v1.36.3\n", build: "/cache/v1.36.3-key/node.tar\n"}, failures: map[string]error{"docker pull": refused}, want: "slipway-kind-node:v1.36.3-key"},
+		"it is there":          {failures: map[string]error{"docker pull": refused}, want: published},
+		"it can be pulled":     {failures: map[string]error{inspect: absent}, want: published},
+		"no registry":          {answers: map[string]string{build: "/cache/v1.37.0-key/node.tar\n"}, failures: map[string]error{inspect: absent, "docker pull": refused}, want: "slipway-kind-node:v1.37.0-key"},
+		"neither":              {failures: map[string]error{inspect: absent, "docker pull": refused, build: errors.New("needs root")}, wantErr: errNoImage},
+		"the user names one":   {asked: kindOptions{image: "mine:1"}, failures: map[string]error{inspect: absent, "docker pull": refused}, want: "mine:1"},
+		"another version":      {asked: kindOptions{version: "v1.36"}, answers: map[string]string{"--version": "v1.36.3\n"}, want: otherImages[0]},
+		"another patch level":  {asked: kindOptions{version: "v1.36.3"}, answers: map[string]string{"--version": "v1.36.3\n", build: "/cache/v1.36.3-key/node.tar\n"}, want: "slipway-kind-node:v1.36.3-key"},
+		"no such version":      {asked: kindOptions{version: "v1.3"}, answers: map[string]string{"--version": "v1.3.6\n", build: "/cache/v1.3.6-key/node.tar\n"}, want: "slipway-kind-node:v1.3.6-key"},
+		"another, no registry": {asked: kindOptions{version: "v1.36"}, answers: map[string]string{"--version": "v1.36.3\n", build: "/cache/v1.36.3-key/node.tar\n"}, failures: map[string]error{inspect: absent, "docker pull": refused}, want: "slipway-kind-node:v1.36.3-key"},
+		"cgroup v1":            {answers: map[string]string{"docker info": "1\n", build: "/cache/v1.37.0-key/node.tar\n"}, want: "slipway-kind-node:v1.37.0-key"},
+		"cgroup v2":            {answers: map[string]string{"docker info": "2\n"}, want: published},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			commands := &recorder{answers: map[string]string{"--version": "v1.37.0\n"}, failures: test.failures}
 			maps.Copy(commands.answers, test.answers)
-			k := &kind{repository: root, dir: t.TempDir(), run: commands.run, options: kindOptions{image: test.asked}}
+			k := &kind{repository: root, dir: t.TempDir(), run: commands.run, options: test.asked}
 			got, err := k.image(t.Context())
 			if got != test.want || !errors.Is(err, test.wantErr) {
 				t.Errorf("image %q, %v; want %q, %v; ran:\n%s", got, err, test.want, test.wantErr, strings.Join(commands.lines, "\n"))
@@ -242,7 +249,7 @@ func TestKindCreates(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "state")
 	commands := &recorder{answers: map[string]string{"get clusters": "other\nslipway-2\n", "--version": "v1.36.3\n"}}
-	k := &kind{repository: root, dir: dir, run: commands.run, options: kindOptions{nodes: 2}}
+	k := &kind{repository: root, dir: dir, run: commands.run, options: kindOptions{nodes: 2, version: "v1.36"}}
 	commands.failures = map[string]error{"create cluster": errors.New("no kubeadm here")}
 	if err := k.Up(t.Context()); !errors.Is(err, commands.failures["create cluster"]) {
 		t.Fatalf("error %v", err)
@@ -252,7 +259,7 @@ func TestKindCreates(t *testing.T) {
 	if !strings.Contains(deleted, "kind delete cluster --name slipway") {
 		t.Errorf("what is left of a cluster that failed: ran %s", deleted)
 	}
-	want := "go tool -modfile=hack/tools/go.mod kind create cluster --name slipway --image kindest/node:v1.36.3 --config " + filepath.Join(dir, "kind.yaml") +
+	want := "go tool -modfile=hack/tools/go.mod kind create cluster --name slipway --image " + otherImages[0] + " --config " + filepath.Join(dir, "kind.yaml") +
 		" --kubeconfig " + filepath.Join(dir, "kubeconfig") + " --wait 3m"
 	if last := commands.lines[len(commands.lines)-1]; last != want {
 		t.Errorf("ran  %s\nwant %s", last, want)
@@ -291,9 +298,63 @@ func TestKindWithoutImageClaimsNothing(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "state")
 	refused := errors.New("no")
-	commands := &recorder{failures: map[string]error{"docker pull": refused, "kindnode/build.sh": refused}, answers: map[string]string{"--version": "v1.37.0\n"}}
+	commands := &recorder{failures: map[string]error{"docker image inspect": refused, "docker pull": refused, "kindnode/build.sh": refused}, answers: map[string]string{"--version": "v1.37.0\n"}}
 	if err := (&kind{repository: root, dir: dir, run: commands.run}).Up(t.Context()); !errors.Is(err, errNoImage) {
 		t.Errorf("error %v", err)
+	}
+	if got := statedir.Provider(dir); got != "" {
+		t.Errorf("provider %q", got)
+	}
+}
+
+// imageless is a provider that has no image for its nodes.
+type imageless struct{ provider }
+
+func (imageless) Up(context.Context) error { return fmt.Errorf("%w: no registry answers", errNoImage) }
+
+// upOnly is a provider that can be taken up.
+type upOnly struct{ provider }
+
+func (upOnly) Up(context.Context) error { return nil }
+func (upOnly) Kubeconfig() string       { return "/kubeconfig" }
+
+// A user who has not asked for kind gets a local cluster where kind has no image, and is told why in one sentence.
+func TestLocalInsteadOfKind(t *testing.T) {
+	for asked, wantNotes := range map[string]int{"": 1, providerKind: 0} {
+		t.Run("CLUSTER="+asked, func(t *testing.T) {
+			var out strings.Builder
+			var used []string
+			c := &choice{dir: t.TempDir(), asked: asked, out: &out, newProvider: func(name, _ string) (provider, error) {
+				used = append(used, name)
+				return map[string]provider{providerKind: imageless{}, providerLocal: upOnly{}}[name], nil
+			}}
+			err := c.execute(t.Context(), providerKind, []string{"up"})
+			if fellBack := err == nil && len(used) == 2 && used[1] == providerLocal; fellBack != (wantNotes == 1) || err != nil && !errors.Is(err, errNoImage) {
+				t.Errorf("used %v, and then %v", used, err)
+			}
+			if got := strings.Count(out.String(), "note: "); got != wantNotes || wantNotes == 1 && !strings.Contains(out.String(), "no registry answers") {
+				t.Errorf("printed %q", &out)
+			}
+		})
+	}
+}
+
+// The reason for another provider is in the error of the program that failed.
+func TestErrorHasTheLastLine(t *testing.T) {
+	err := runCommand(t.Context(), "", io.Discard, "sh", "-c", "echo first >&2; echo the reason >&2; exit 3")
+	if err == nil || err.Error() != "exit status 3: the reason" {
+		t.Errorf("%v", err)
+	}
+}
+
+// An engine that cannot be started leaves the directory to another provider.
+func TestKindWithoutEngineClaimsNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	k := &kind{dir: dir, engine: &engine.Engine{Dir: filepath.Join(dir, "engine"), Repository: t.TempDir()}}
+	t.Setenv("PATH", t.TempDir()) // no docker, and nothing that could start one
+	t.Setenv("DOCKER_HOST", "")
+	if err := k.Up(t.Context()); err == nil {
+		t.Fatal("no error")
 	}
 	if got := statedir.Provider(dir); got != "" {
 		t.Errorf("provider %q", got)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -129,6 +130,9 @@ func twoNodes(ctx context.Context) (home, away string) {
 		if node.Name != gate.node {
 			away = node.Name
 		}
+	}
+	if away == "" && os.Getenv("NODES") == "2" {
+		Fail("there are to be two nodes that take pods, and there is one: kubectl get nodes")
 	}
 	if away == "" {
 		Skip("this needs two nodes: NODES=2 CLUSTER=kind make cluster-up")

@@ -45,7 +45,12 @@ type record struct {
 	// PassedOn are the cgroup controllers that were enabled; null on cgroup v1.
 	PassedOn []string `json:"passedOn"`
 	Tools    string   `json:"tools"`
+	// HadOpt says that the machine had /opt/containerd, which containerd makes and dockerd cannot move.
+	HadOpt bool `json:"hadOpt"`
 }
+
+// opt is a directory that containerd makes, and what it makes in there. They stay empty.
+var opt = []string{"/opt/containerd/bin", "/opt/containerd/lib", "/opt/containerd"}
 
 const (
 	recordFile = "record.json"
@@ -141,7 +146,8 @@ func (e *Engine) prepare(ctx context.Context) (*record, error) {
 		if err := refuseOthers(); err != nil {
 			return nil, err
 		}
-		r = &record{BootID: boot}
+		_, missing := os.Lstat(opt[len(opt)-1])
+		r = &record{BootID: boot, HadOpt: missing == nil}
 		if r.Network, err = freeNetwork(ctx); err != nil {
 			return nil, err
 		}
@@ -381,6 +387,11 @@ func (e *Engine) Down(ctx context.Context) error {
 	} else if boot == r.BootID {
 		if err := errors.Join(machine.RestoreSysctls(r.Sysctls), machine.RestorePassedOn(r.PassedOn)); err != nil {
 			return err
+		}
+	}
+	if !r.HadOpt {
+		for _, dir := range opt {
+			_ = os.Remove(dir) // unless the user has put something there
 		}
 	}
 	return e.remove()
