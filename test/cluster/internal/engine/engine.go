@@ -389,12 +389,18 @@ func (e *Engine) Down(ctx context.Context) error {
 			return err
 		}
 	}
-	if !r.HadOpt {
-		for _, dir := range opt {
-			_ = os.Remove(dir) // unless the user has put something there
-		}
-	}
+	r.removeOpt()
 	return e.remove()
+}
+
+// removeOpt removes the directories that containerd has made, unless something is in them.
+func (r *record) removeOpt() {
+	if r.HadOpt {
+		return
+	}
+	for _, dir := range opt {
+		_ = os.Remove(dir)
+	}
 }
 
 // remove removes the files of the engine, the record last: while it is there, Down can be called again.
