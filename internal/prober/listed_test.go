@@ -149,21 +149,32 @@ func TestLostPodIsDoubtedInTime(t *testing.T) {
 				for range 20 {
 					w.pass(time.Hour) // the pauses between requests grow with whole answers that say nothing new
 					r.lose("a", true)
-					r.mu.Lock()
-					r.moves = moves
-					r.mu.Unlock()
+					r.setMoves(moves)
 					w.pass(doubtedWithin)
 					if got, _ := r.seenByB(t); !got.Doubted {
 						t.Errorf("the list does not doubt the lost pod after %s", doubtedWithin)
 					}
 					r.lose("a", false)
-					r.mu.Lock()
-					r.moves = 0
-					r.mu.Unlock()
+					r.setMoves(0)
 				}
 			})
 		})
 	}
+}
+
+// A pod that does not take a list in time is in doubt at once: a request after that could time out too late.
+func TestPodThatTakesNoListIsDoubted(t *testing.T) {
+	inWorld(t, Options{Term: term(1)}, func(t *testing.T, w *world) {
+		r := w.adapters()
+		w.Watch(alpha, []Instance{pod("a"), pod("b")})
+		w.pass(time.Minute)
+		r.lose("a", true)
+		w.Watch(alpha, []Instance{pod("a"), pod("b", func(i *Instance) { i.Cordoned = true })})
+		w.pass(defaultTimeout + time.Second)
+		if got, _ := r.seenByB(t); !got.Doubted {
+			t.Error("the list does not doubt the pod")
+		}
+	})
 }
 
 // A load alone is worth a list only when it moves by a tenth of the limit, or to or from none or the limit.

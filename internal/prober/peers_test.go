@@ -90,6 +90,13 @@ func (r *roll) lose(uid types.UID, lost bool) {
 	r.lost[uid] = lost
 }
 
+// setMoves sets by how many sessions the load of b moves with each answer.
+func (r *roll) setMoves(sessions int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.moves = sessions
+}
+
 func (r *roll) isLost(uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

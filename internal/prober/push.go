@@ -89,7 +89,7 @@ func (i *instance) lagging() []documentKind {
 
 // pushNow are the kinds of documents that it is to be sent.
 func (i *instance) pushNow(now time.Time) []documentKind {
-	if i.askNext {
+	if i.askNext { // it did not take a document in time, and is asked first: see send
 		return nil
 	}
 	return slices.DeleteFunc(i.lagging(), func(kind documentKind) bool { return now.Before(i.pushes[kind].at) })
