@@ -27,7 +27,7 @@ say() {
   (
     while kill -0 $$ 2>/dev/null; do
       if ((left >= 90)); then echo "progress: kind node image: $text, about $(((left + 30) / 60)) min left"; else echo "progress: kind node image: $text, about $left s left"; fi
-      sleep 10 >/dev/null 2>&1 # it may live on, and must not keep a pipe open then
+      sleep 10 >/dev/null 2>&1 9>&- # it may live on, and must keep neither a pipe open nor the lock
       left=$((left > 20 ? left - 10 : 10))
     done
   ) >&2 &
