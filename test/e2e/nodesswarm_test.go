@@ -132,7 +132,7 @@ func twoNodes(ctx context.Context) (home, away string) {
 		}
 	}
 	if away == "" && os.Getenv("NODES") == "2" {
-		Fail("there are to be two nodes that take pods, and there is one: kubectl get nodes")
+		Fail("NODES=2, but only one node takes pods: see kubectl get nodes")
 	}
 	if away == "" {
 		Skip("this needs two nodes: NODES=2 CLUSTER=kind make cluster-up")

@@ -464,6 +464,7 @@ func running(status *corev1.PodStatus, image, address string, ready bool) {
 func (k *kubelet) set(ctx context.Context, pod *corev1.Pod, change func(*corev1.PodStatus)) {
 	poll := time.NewTicker(100 * time.Millisecond)
 	defer poll.Stop()
+	told := ""
 	for ctx.Err() == nil {
 		current := &corev1.Pod{}
 		err := k.client.Get(ctx, client.ObjectKeyFromObject(pod), current)
@@ -474,7 +475,10 @@ func (k *kubelet) set(ctx context.Context, pod *corev1.Pod, change func(*corev1.
 		if err == nil || apierrors.IsNotFound(err) {
 			return
 		}
-		k.outputOf(pod).writeLine("kubelet: set the status of the pod: " + err.Error())
+		if err.Error() != told {
+			told = err.Error()
+			k.outputOf(pod).writeLine("kubelet: set the status of the pod: " + told)
+		}
 		select {
 		case <-ctx.Done():
 		case <-poll.C:
